@@ -1,0 +1,82 @@
+#!/bin/bash
+# Installs what is missing for: build lint unit server model demo matrix (default: all but matrix).
+# Asks nothing, and does nothing where all is present. Needs Debian or Ubuntu, and root or sudo if something is missing.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/lib.sh
+
+groups=${*:-build lint unit server model demo}
+
+have_apt() { command -v apt-get >/dev/null; }
+installed() { dpkg-query -W -f '${db:Status-Status}\n' "$1" 2>/dev/null | grep -qx installed; }
+available() { installed "$1" || apt-cache policy "$1" 2>/dev/null | grep -q '^  Candidate: [0-9]'; }
+any_of() { local p; for p; do if available "$p"; then echo "$p"; return; fi; done; echo "$1"; }
+
+# The major version to build for: that of a complete installation, else the newest that apt has.
+postgres_major() {
+    local config v
+    if config=$(find_pg_config); then pg_major "$config"; return; fi
+    for v in $PG_SUPPORTED; do
+        if available "postgresql-server-dev-$v"; then echo "$v"; return; fi
+    done
+    die "no PostgreSQL of ${PG_SUPPORTED// /, } to be had from apt; add apt.postgresql.org or set PG_CONFIG"
+}
+
+packages_of() {
+    local v
+    case $1 in
+    build)
+        echo make g++ libfmt-dev
+        # Another pg_config than Debian's was asked for: that installation is complete or it is not ours to complete.
+        if [ -z "${PG_CONFIG:-}" ]; then v=$(postgres_major); echo "postgresql-server-dev-$v"; fi ;;
+    server)
+        echo perl libipc-run-perl util-linux
+        if [ -z "${PG_CONFIG:-}" ]; then v=$(postgres_major); echo "postgresql-$v postgresql-client-$v"; fi
+        echo pgbouncer python3-psycopg2 ;;
+    lint)
+        v=$(llvm_major)
+        echo cppcheck git
+        if [ -n "$v" ]; then echo "clang-format-$v clang-tidy-$v"; else echo clang-format clang-tidy; fi ;;
+    unit)
+        v=$(llvm_major)
+        echo g++ cmake make libgtest-dev libfmt-dev
+        if [ -n "$v" ]; then echo "clang-$v" "$(any_of "libclang-rt-$v-dev" "libclang-common-$v-dev")"; else echo clang; fi ;;
+    model)  echo spin gcc libc6-dev ;;
+    demo)   echo g++ make libpqxx-dev python3 python3-psycopg2 curl ;;
+    matrix) echo debootstrap util-linux git ;;
+    *)      die "setup.sh: no such group: $1" ;;
+    esac
+}
+
+# The pinned LLVM where apt has it, so that format and lint say the same everywhere; else nothing: the default one.
+llvm_major() { if available "clang-tidy-$LLVM"; then echo "$LLVM"; fi; }
+
+missing() {
+    local g p all=""
+    for g in $groups; do all+=" $(packages_of "$g")"; done
+    for p in $(tr ' ' '\n' <<<"$all" | sort -u); do installed "$p" || echo "$p"; done
+}
+
+# Nothing to look up, nothing to install: say so at once.
+have_apt || { say "no apt-get here: install a C++20 compiler, PostgreSQL with its headers, fmt, GoogleTest, clang, cppcheck and spin by hand"; exit 0; }
+want=$(missing)
+[ -n "$want" ] || exit 0
+
+root=()
+if [ "$(id -u)" != 0 ]; then
+    command -v sudo >/dev/null || die "missing: $(xargs <<<"$want"); install them, or run this as root"
+    root=(sudo)
+fi
+apt() { "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300 "$@"; }
+
+say "installing: $(xargs <<<"$want")"
+apt update || say "apt-get update had errors; going on with the lists at hand"
+want=$(missing)     # fresh lists may know more
+
+# Packages installed only for tests do not start their services.
+if [ ! -e /usr/sbin/policy-rc.d ]; then
+    trap '"${root[@]}" rm -f /usr/sbin/policy-rc.d' EXIT
+    printf '#!/bin/sh\nexit 101\n' | "${root[@]}" install -m 755 /dev/stdin /usr/sbin/policy-rc.d
+fi
+# shellcheck disable=SC2086
+apt install -y --no-install-recommends $want >/dev/null || die "could not install: $(xargs <<<"$want")"
