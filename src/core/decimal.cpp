@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::string_view zeros = "00000000000000000000"; // the plain forms never pad with more than 20
 constexpr std::size_t max_exponent_digits = 18;            // so that all sums below fit in 64 bits
+constexpr std::int64_t max_exponent = 999'999'999'999'999'999;
 
 // (-1)^negative x 0.DIGITS x 10^point, where DIGITS is `whole` followed by `fraction`. Neither the first nor
 // the last digit is zero, so equal values are equal in all parts; zero has no digits at all.
@@ -55,11 +56,15 @@ void require(bool well_formed) {
     }
 }
 
-std::int64_t to_exponent(bool negative, std::string_view digits) {
-    strip_leading_zeros(digits);
-    if (digits.size() > max_exponent_digits) {
+void require_in_range(bool in_range) {
+    if (!in_range) {
         throw std::out_of_range("exponent of a JSON number is too large");
     }
+}
+
+std::int64_t to_exponent(bool negative, std::string_view digits) {
+    strip_leading_zeros(digits);
+    require_in_range(digits.size() <= max_exponent_digits);
     std::int64_t magnitude = 0;
     std::from_chars(digits.data(), digits.data() + digits.size(), magnitude);
     return negative ? -magnitude : magnitude;
@@ -97,6 +102,8 @@ Decimal parse(std::string_view text) {
     }
     if (number.size() > 0) { // zero is zero whatever its exponent, even one beyond our range
         number.point += to_exponent(exponent_negative, exponent);
+        // What is written must be one that can be read again.
+        require_in_range(number.point - 1 <= max_exponent && number.point - 1 >= -max_exponent);
     }
     return number;
 }

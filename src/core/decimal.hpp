@@ -15,7 +15,7 @@ namespace idem::core {
 // its digits: two amounts that differ never become equal. No binary floating point is involved.
 //
 // Puts at most text.size() + 30 bytes. Throws std::invalid_argument if `text` is not a number by RFC 8259
-// section 6, std::out_of_range if its exponent has more than 18 digits.
+// section 6, std::out_of_range if its exponent, as given or as written, has more than 18 digits.
 void write_decimal(std::string_view text, BufferedSink& out);
 
 } // namespace idem::core
