@@ -2,7 +2,7 @@
 # Nothing here touches a server that was there before: servers listen only on a socket in a temporary directory.
 # shellcheck shell=bash
 
-PG_SUPPORTED="18 17 16 15"
+PG_SUPPORTED=${PG_SUPPORTED:-18 17 16 15}     # newest first
 LLVM=${LLVM:-19}
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 jobs=${JOBS:-$(nproc)}
@@ -31,6 +31,13 @@ find_pg_config() {
 
 # Prints the pinned version of an LLVM tool, or the default one.
 llvm_tool() { command -v "$1-$LLVM" || command -v "$1"; }
+
+# Configures a CMake build directory: configure DIR [settings]. One that came along with a copied tree is of no use.
+configure() {
+    local dir=$1; shift
+    grep -qsx "CMAKE_HOME_DIRECTORY:INTERNAL=$top" "$dir/CMakeCache.txt" || rm -rf "$dir"
+    cmake -S "$top" -B "$dir" -DPG_CONFIG="$(find_pg_config || true)" "$@"
+}
 
 # The C++ files that are ours: committed, or new and not ignored.
 cxx_files() {
@@ -69,8 +76,12 @@ make_work() {
 # Runs a command as the unprivileged user.
 as_user() {
     local set=(HOME="$work/tmp" TMPDIR="$work/tmp" USER="$user" LOGNAME="$user" LC_ALL=C.UTF-8 TZ=UTC)
-    if [ "$(id -u)" != 0 ]; then env "${set[@]}" "$@"; return; fi
-    setpriv --reuid="$user" --regid="$(id -g "$user")" --clear-groups env "${set[@]}" "$@"
+    if [ "$(id -u)" = 0 ]; then
+        set=(setpriv --reuid="$user" --regid="$(id -g "$user")" --clear-groups env "${set[@]}")
+    else
+        set=(env "${set[@]}")
+    fi
+    (cd "$work/tmp" && "${set[@]}" "$@")    # the caller's directory may be closed to that user
 }
 
 cleanup() {

@@ -2,24 +2,28 @@
 # Installs what is missing for: build lint unit server model demo matrix (default: all but matrix).
 # Asks nothing, and does nothing where all is present. Needs Debian or Ubuntu, and root or sudo if something is missing.
 set -euo pipefail
+shopt -s inherit_errexit
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
 
 groups=${*:-build lint unit server model demo}
 
 have_apt() { command -v apt-get >/dev/null; }
-installed() { dpkg-query -W -f '${db:Status-Status}\n' "$1" 2>/dev/null | grep -qx installed; }
-available() { installed "$1" || apt-cache policy "$1" 2>/dev/null | grep -q '^  Candidate: [0-9]'; }
+installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
+available() { installed "$1" || [[ $(apt-cache policy "$1" 2>/dev/null) = *"Candidate: "[0-9]* ]]; }
 any_of() { local p; for p; do if available "$p"; then echo "$p"; return; fi; done; echo "$1"; }
 
-# The major version to build for: that of a complete installation, else the newest that apt has.
+# The major version to build for: one that is installed, else the newest that apt has; 0 if it has none.
 postgres_major() {
     local config v
     if config=$(find_pg_config); then pg_major "$config"; return; fi
     for v in $PG_SUPPORTED; do
+        if [ -x "/usr/lib/postgresql/$v/bin/postgres" ]; then echo "$v"; return; fi
+    done
+    for v in $PG_SUPPORTED; do
         if available "postgresql-server-dev-$v"; then echo "$v"; return; fi
     done
-    die "no PostgreSQL of ${PG_SUPPORTED// /, } to be had from apt; add apt.postgresql.org or set PG_CONFIG"
+    echo 0
 }
 
 packages_of() {
@@ -43,7 +47,7 @@ packages_of() {
         if [ -n "$v" ]; then echo "clang-$v" "$(any_of "libclang-rt-$v-dev" "libclang-common-$v-dev")"; else echo clang; fi ;;
     model)  echo spin gcc libc6-dev ;;
     demo)   echo g++ make libpqxx-dev python3 python3-psycopg2 curl ;;
-    matrix) echo debootstrap util-linux git ;;
+    matrix) echo debootstrap debian-archive-keyring util-linux git make ;;
     *)      die "setup.sh: no such group: $1" ;;
     esac
 }
@@ -72,6 +76,7 @@ apt() { "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use
 say "installing: $(xargs <<<"$want")"
 apt update || say "apt-get update had errors; going on with the lists at hand"
 want=$(missing)     # fresh lists may know more
+[[ ! $want =~ postgresql-(server-dev-)?0 ]] || die "apt has no PostgreSQL of $PG_SUPPORTED: add apt.postgresql.org, or set PG_CONFIG"
 
 # Packages installed only for tests do not start their services.
 if [ ! -e /usr/sbin/policy-rc.d ]; then

@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
 tool=$(llvm_tool clang-tidy)
-cmake -S . -B build/tidy -DCMAKE_CXX_COMPILER="$(llvm_tool clang++ || echo g++)" -DPG_CONFIG="$(find_pg_config || true)" >/dev/null
+configure build/tidy -DCMAKE_CXX_COMPILER="$(llvm_tool clang++ || echo g++)" >/dev/null
 if [ $# = 0 ]; then mapfile -t files < <(cxx_files 'src/*' 'test/unit/*' 'test/fuzz/*' | grep '\.cpp$'); else files=("$@"); fi
 common=$({ "$tool" --version; cat .clang-tidy build/tidy/compile_commands.json; cxx_files | grep -E '\.h(pp)?$' | xargs -r -d '\n' cat; } | sha256sum)
 mkdir -p build/tidy/passed
