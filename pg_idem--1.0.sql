@@ -1,0 +1,337 @@
+/* pg_idem 1.0: idempotent operations. See docs/sql-reference.md. */
+\echo Use "CREATE EXTENSION pg_idem" to load this file. \quit
+
+-- ---------------------------------------------------------------------------------------------------------
+-- Types
+-- ---------------------------------------------------------------------------------------------------------
+
+CREATE TYPE idem_outcome AS ENUM
+    ('claimed', 'recovered', 'completed', 'failed', 'in_progress', 'mismatch', 'expired', 'review');
+COMMENT ON TYPE idem_outcome IS
+'Answer to a claim. claimed, recovered: carry the operation out. completed, failed: the recorded outcome, replayed. in_progress: another attempt holds the claim. mismatch: the key was used with other inputs. expired: it was carried out, and its outcome is no longer kept. review: an operator must decide.';
+
+CREATE TYPE idem_state AS ENUM
+    ('in_progress', 'interrupted', 'review', 'completed', 'failed', 'expired');
+COMMENT ON TYPE idem_state IS
+'State of an operation. interrupted: the lease ran out, the session died, or the attempt was released, and nobody has taken it over.';
+
+CREATE TYPE idem_claim_result AS (
+    outcome      idem_outcome,
+    replayed     boolean,
+    attempt      integer,
+    token        uuid,
+    settled_as   text,
+    status       integer,
+    result       jsonb,
+    body         text,
+    body_bytes   bytea,
+    checkpoint   text,
+    progress     jsonb,
+    holder       text,
+    retry_after  integer,
+    settled_at   timestamptz,
+    expires_at   timestamptz
+);
+COMMENT ON TYPE idem_claim_result IS
+'What idem_claim and idem_run answer. token: the fence of a leased claim, given with every later call of its owner. holder: owner label, or process ID, of the attempt in progress. retry_after: seconds, rounded up, at least 1 (the HTTP header of RFC 9110). expires_at: until when the outcome is replayed.';
+
+-- ---------------------------------------------------------------------------------------------------------
+-- Tables. C code reaches them directly (src/store): no trigger, constraint, default or generated column may be
+-- added to the first three; an index may. They are granted to nobody.
+-- ---------------------------------------------------------------------------------------------------------
+
+CREATE TABLE idem_settled (
+    settled_at   timestamptz NOT NULL,
+    expires_at   timestamptz NOT NULL,
+    forget_at    timestamptz NOT NULL,
+    claimed_at   timestamptz,
+    attempt      integer NOT NULL,
+    status       integer,
+    succeeded    boolean NOT NULL,
+    stripped     boolean NOT NULL,
+    account      text COLLATE pg_catalog."C" NOT NULL,
+    action       text COLLATE pg_catalog."C" NOT NULL,
+    key          text COLLATE pg_catalog."C" NOT NULL,
+    fingerprint  bytea,
+    request      jsonb,
+    result       jsonb,
+    body         text,
+    body_bytes   bytea,
+    PRIMARY KEY (account, action, key)
+);
+COMMENT ON TABLE idem_settled IS
+'Outcomes that can never change again, one row an operation. Written by pg_idem only; read it through idempotent_operations.';
+COMMENT ON COLUMN idem_settled.expires_at IS 'The outcome is replayed before this time, and answered as expired from then on.';
+COMMENT ON COLUMN idem_settled.forget_at IS 'The key is known to have been used before this time.';
+COMMENT ON COLUMN idem_settled.claimed_at IS 'When the attempt that settled was granted; NULL where it claimed and settled in one transaction.';
+COMMENT ON COLUMN idem_settled.stripped IS 'The payload (request, result, body, body_bytes) has been removed.';
+
+CREATE TABLE idem_inflight (
+    claimed_at       timestamptz NOT NULL,
+    state_since      timestamptz NOT NULL,
+    lease_expires_at timestamptz,
+    due_at           timestamptz,
+    session_start    timestamptz,
+    session_pid      integer,
+    attempt          integer NOT NULL,
+    failures         integer NOT NULL,
+    max_attempts     integer NOT NULL,
+    in_review        boolean NOT NULL,
+    granted          boolean NOT NULL,
+    token            uuid,
+    lease            interval NOT NULL,
+    account          text COLLATE pg_catalog."C" NOT NULL,
+    action           text COLLATE pg_catalog."C" NOT NULL,
+    key              text COLLATE pg_catalog."C" NOT NULL,
+    on_interrupt     text NOT NULL,
+    owner            text,
+    reason           text,
+    last_error       text,
+    fingerprint      bytea,
+    request          jsonb,
+    checkpoint       text,
+    progress         jsonb,
+    PRIMARY KEY (account, action, key)
+) WITH (fillfactor = 50);
+COMMENT ON TABLE idem_inflight IS
+'Who may advance what is still open: one row for each operation with a leased claim that is not settled. Written by pg_idem only; read it through idempotent_operations.';
+COMMENT ON COLUMN idem_inflight.token IS 'The current owner''s fence; NULL when the attempt was released.';
+COMMENT ON COLUMN idem_inflight.failures IS 'Failed attempts and lost leases since the last new checkpoint.';
+COMMENT ON COLUMN idem_inflight.granted IS 'An operator granted one more attempt past the rule and max_attempts.';
+COMMENT ON COLUMN idem_inflight.on_interrupt IS 'The rule in force when the attempt was claimed.';
+COMMENT ON COLUMN idem_inflight.session_pid IS 'With session_start: the database session to which the claim is bound.';
+
+CREATE TABLE idem_seen (
+    seen_at      timestamptz NOT NULL,
+    forget_at    timestamptz NOT NULL,
+    account      text COLLATE pg_catalog."C" NOT NULL,
+    action       text COLLATE pg_catalog."C" NOT NULL,
+    key          text COLLATE pg_catalog."C" NOT NULL,
+    fingerprint  bytea,
+    PRIMARY KEY (account, action, key)
+);
+COMMENT ON TABLE idem_seen IS
+'Messages that consumers have taken with idem_once: a space of its own that never meets operations of the same name.';
+
+CREATE TABLE idem_policies (
+    action            text COLLATE pg_catalog."C" PRIMARY KEY
+                      CHECK (pg_catalog.octet_length(action) OPERATOR(pg_catalog.<=) 128
+                             AND action OPERATOR(pg_catalog.!~) '^\s*$'),
+    retention         interval CHECK (retention OPERATOR(pg_catalog.>=) '0'),
+    remember          interval CHECK (remember OPERATOR(pg_catalog.>=) '0'),
+    once_retention    interval CHECK (once_retention OPERATOR(pg_catalog.>) '0'),
+    reject_older_than interval CHECK (reject_older_than OPERATOR(pg_catalog.>=) '0'),
+    key_format        text CHECK (key_format OPERATOR(pg_catalog.=) ANY ('{"",any,uuid,uuidv7}')),
+    fingerprint       text CHECK (fingerprint OPERATOR(pg_catalog.=) ANY ('{required,optional}')),
+    max_lease         interval CHECK (max_lease OPERATOR(pg_catalog.>=) '0'),
+    max_attempts      integer CHECK (max_attempts OPERATOR(pg_catalog.>) 0),
+    on_interrupt      text CHECK (on_interrupt OPERATOR(pg_catalog.=) ANY ('{retry,fail,review,call}')),
+    handler           text,
+    handler_role      text,
+    retry_backoff     interval CHECK (retry_backoff OPERATOR(pg_catalog.>=) '0'),
+    max_backoff       interval CHECK (max_backoff OPERATOR(pg_catalog.>=) '0'),
+    keep_request      boolean,
+    max_outcome_bytes integer CHECK (max_outcome_bytes OPERATOR(pg_catalog.>=) 0)
+);
+COMMENT ON TABLE idem_policies IS
+'Business decisions, one row an action; action ''*'' for all others. NULL: as in ''*'', else the built-in default. Interval ''0'' and empty text: none, where ''*'' sets something.';
+COMMENT ON COLUMN idem_policies.retention IS 'How long an outcome is replayed, from settling. Default 3 days.';
+COMMENT ON COLUMN idem_policies.remember IS 'How long after that the key is still known to have been used. Default 30 days.';
+COMMENT ON COLUMN idem_policies.once_retention IS 'How long idem_once knows a message. Default 7 days.';
+COMMENT ON COLUMN idem_policies.reject_older_than IS 'A request issued at least this long ago is answered as expired when nothing else is known. Default none; at most retention + remember less the tolerated skew.';
+COMMENT ON COLUMN idem_policies.key_format IS 'any, uuid, or uuidv7 (RFC 9562), whose own time then counts as the time of issue. Default any.';
+COMMENT ON COLUMN idem_policies.fingerprint IS 'required: a claim must give request or fingerprint. Default required.';
+COMMENT ON COLUMN idem_policies.max_lease IS 'Longest lease. Default 1 hour.';
+COMMENT ON COLUMN idem_policies.max_attempts IS 'Failed attempts or lost leases without a new checkpoint between them. Default 10.';
+COMMENT ON COLUMN idem_policies.on_interrupt IS 'What becomes of an interrupted attempt: retry (claimable), fail (settled as failed), review (an operator decides), call (handler is run by a worker). Default retry.';
+COMMENT ON COLUMN idem_policies.handler IS 'For on_interrupt = call: function (jsonb) returning jsonb, as schema-qualified text.';
+COMMENT ON COLUMN idem_policies.handler_role IS 'For on_interrupt = call: the role as which the handler is run.';
+COMMENT ON COLUMN idem_policies.retry_backoff IS 'Delay after an attempt that ended in an error, doubled for each further one. Default 5 seconds.';
+COMMENT ON COLUMN idem_policies.max_backoff IS 'Longest such delay. Default 1 hour.';
+COMMENT ON COLUMN idem_policies.keep_request IS 'Store the request with the operation. Default false.';
+COMMENT ON COLUMN idem_policies.max_outcome_bytes IS 'Largest result, body and body_bytes together, in bytes; also of progress. Default 1048576.';
+
+SELECT pg_catalog.pg_extension_config_dump('idem_settled', '');
+SELECT pg_catalog.pg_extension_config_dump('idem_inflight', '');
+SELECT pg_catalog.pg_extension_config_dump('idem_seen', '');
+SELECT pg_catalog.pg_extension_config_dump('idem_policies', '');
+
+CREATE FUNCTION idem_policies_changed() RETURNS trigger
+    LANGUAGE c AS 'MODULE_PATHNAME', 'pg_idem_policies_changed';
+COMMENT ON FUNCTION idem_policies_changed() IS 'Makes every session read the policies again after a change commits.';
+CREATE TRIGGER idem_policies_changed
+    AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON idem_policies
+    FOR EACH STATEMENT EXECUTE FUNCTION idem_policies_changed();
+ALTER TABLE idem_policies ENABLE ALWAYS TRIGGER idem_policies_changed;
+
+CREATE FUNCTION idem_policies_check() RETURNS trigger
+    LANGUAGE c AS 'MODULE_PATHNAME', 'pg_idem_policies_check';
+COMMENT ON FUNCTION idem_policies_check() IS 'Refuses a handler_role that the writer is not a member of, and any superuser.';
+CREATE TRIGGER idem_policies_check
+    BEFORE INSERT OR UPDATE ON idem_policies
+    FOR EACH ROW EXECUTE FUNCTION idem_policies_check();
+ALTER TABLE idem_policies ENABLE ALWAYS TRIGGER idem_policies_check;
+
+-- ---------------------------------------------------------------------------------------------------------
+-- The view over both tables, which is also a row type
+-- ---------------------------------------------------------------------------------------------------------
+
+CREATE FUNCTION idem_inflight_state(in_review boolean, token uuid, lease_expires_at timestamptz,
+                                    session_pid integer, session_start timestamptz) RETURNS idem_state
+    LANGUAGE c VOLATILE PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'pg_idem_inflight_state';
+COMMENT ON FUNCTION idem_inflight_state(boolean, uuid, timestamptz, integer, timestamptz) IS
+'State of an operation in flight by the clock and by the life of its session; for the view idempotent_operations.';
+
+CREATE FUNCTION idem_settled_state(succeeded boolean, stripped boolean, expires_at timestamptz) RETURNS idem_state
+    LANGUAGE c VOLATILE PARALLEL SAFE AS 'MODULE_PATHNAME', 'pg_idem_settled_state';
+COMMENT ON FUNCTION idem_settled_state(boolean, boolean, timestamptz) IS
+'State of a settled operation by the clock; for the view idempotent_operations.';
+
+CREATE FUNCTION idem_remembered(forget_at timestamptz) RETURNS boolean
+    LANGUAGE c VOLATILE PARALLEL SAFE AS 'MODULE_PATHNAME', 'pg_idem_remembered';
+COMMENT ON FUNCTION idem_remembered(timestamptz) IS
+'Whether a record is still remembered by the clock; for the view idempotent_operations.';
+
+CREATE VIEW idempotent_operations AS
+    SELECT account, action, key,
+           idem_inflight_state(in_review, token, lease_expires_at, session_pid, session_start) AS state,
+           attempt, owner, lease_expires_at, due_at, reason, last_error, state_since, fingerprint, request,
+           checkpoint, progress, NULL::pg_catalog.text AS settled_as, NULL::pg_catalog.int4 AS status,
+           NULL::pg_catalog.jsonb AS result, NULL::pg_catalog.text AS body, NULL::pg_catalog.bytea AS body_bytes,
+           claimed_at, NULL::pg_catalog.timestamptz AS settled_at, NULL::pg_catalog.timestamptz AS expires_at,
+           NULL::pg_catalog.timestamptz AS forget_at
+      FROM idem_inflight
+    UNION ALL
+    SELECT s.account, s.action, s.key,
+           idem_settled_state(s.succeeded, s.stripped, s.expires_at),
+           s.attempt, NULL, NULL, NULL, NULL, NULL, s.settled_at, s.fingerprint, s.request,
+           NULL, NULL, CASE WHEN s.succeeded THEN 'completed' ELSE 'failed' END, s.status,
+           s.result, s.body, s.body_bytes,
+           COALESCE(s.claimed_at, s.settled_at), s.settled_at, s.expires_at, s.forget_at
+      FROM idem_settled s
+     WHERE idem_remembered(s.forget_at);
+COMMENT ON VIEW idempotent_operations IS
+'Every operation that is in flight or remembered. A transaction-scoped claim that is still open is not here (it has written nothing): ask idem_lookup.';
+
+-- ---------------------------------------------------------------------------------------------------------
+-- Operations
+-- ---------------------------------------------------------------------------------------------------------
+
+CREATE FUNCTION idem_claim(account text, action text, key text, request jsonb DEFAULT NULL,
+                           fingerprint bytea DEFAULT NULL, lease interval DEFAULT NULL, owner text DEFAULT NULL,
+                           wait interval DEFAULT '0', issued_at timestamptz DEFAULT NULL,
+                           session_bound boolean DEFAULT false, token uuid DEFAULT NULL)
+    RETURNS idem_claim_result
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pg_idem_claim';
+COMMENT ON FUNCTION idem_claim(text, text, text, jsonb, bytea, interval, text, interval, timestamptz, boolean, uuid) IS
+'May I carry out the operation (account, action, key)? Without lease the claim lasts for this transaction, which must settle or release it; with lease it is stored and lasts until settled, released, or the lease runs out. wait: how long to wait for another attempt before answering in_progress.';
+
+CREATE FUNCTION idem_complete(account text, action text, key text, result jsonb DEFAULT NULL,
+                              status integer DEFAULT NULL, body text DEFAULT NULL, body_bytes bytea DEFAULT NULL,
+                              token uuid DEFAULT NULL)
+    RETURNS timestamptz
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pg_idem_complete';
+COMMENT ON FUNCTION idem_complete(text, text, text, jsonb, integer, text, bytea, uuid) IS
+'Record success, together with this transaction''s changes; returns until when it will be replayed. token: of a leased claim.';
+
+CREATE FUNCTION idem_fail(account text, action text, key text, result jsonb DEFAULT NULL,
+                          status integer DEFAULT NULL, body text DEFAULT NULL, body_bytes bytea DEFAULT NULL,
+                          token uuid DEFAULT NULL)
+    RETURNS timestamptz
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pg_idem_fail';
+COMMENT ON FUNCTION idem_fail(text, text, text, jsonb, integer, text, bytea, uuid) IS
+'Record a final failure, replayed like a success; returns until when. For an error that a retry may cure, roll back or use idem_release.';
+
+CREATE FUNCTION idem_release(account text, action text, key text, token uuid DEFAULT NULL,
+                             retry_after interval DEFAULT NULL, error text DEFAULT NULL)
+    RETURNS boolean
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pg_idem_release';
+COMMENT ON FUNCTION idem_release(text, text, text, uuid, interval, text) IS
+'End this attempt with nothing settled. With error it counts as a failed attempt, and the next one is due after a back-off; retry_after overrides when. False: the claim is no longer ours.';
+
+CREATE FUNCTION idem_renew(account text, action text, key text, token uuid, lease interval DEFAULT NULL)
+    RETURNS timestamptz
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pg_idem_renew';
+COMMENT ON FUNCTION idem_renew(text, text, text, uuid, interval) IS
+'Heartbeat of a leased claim, by the lease that it was made with unless given; returns the lease''s deadline. Never waits more than 100 ms.';
+
+CREATE FUNCTION idem_checkpoint(account text, action text, key text, token uuid, checkpoint text,
+                                progress jsonb DEFAULT NULL, lease interval DEFAULT NULL)
+    RETURNS timestamptz
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pg_idem_checkpoint';
+COMMENT ON FUNCTION idem_checkpoint(text, text, text, uuid, text, jsonb, interval) IS
+'Record a recovery point together with this transaction''s changes, and renew the lease; returns its deadline. The next attempt receives it.';
+
+CREATE FUNCTION idem_guard(account text, action text, key text, token uuid)
+    RETURNS timestamptz
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pg_idem_guard';
+COMMENT ON FUNCTION idem_guard(text, text, text, uuid) IS
+'First statement of a business transaction of a leased claim: raise unless still the owner, and stay the owner until this transaction ends. Returns the lease''s deadline.';
+
+CREATE FUNCTION idem_lookup(account text, action text, key text)
+    RETURNS SETOF idempotent_operations
+    LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 1 AS 'MODULE_PATHNAME', 'pg_idem_lookup';
+COMMENT ON FUNCTION idem_lookup(text, text, text) IS
+'The authoritative state of an operation, or no row; never blocks. A transaction-scoped claim that is still open shows as in_progress with its process ID as owner. On a standby, absence proves nothing.';
+
+CREATE FUNCTION idem_once(account text, action text, key text, request jsonb DEFAULT NULL,
+                          fingerprint bytea DEFAULT NULL)
+    RETURNS boolean
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pg_idem_once';
+COMMENT ON FUNCTION idem_once(text, text, text, jsonb, bytea) IS
+'Consumer''s boundary: true the first time, recorded with this transaction; false for a duplicate. Alone in its query, never in a WHERE clause.';
+
+CREATE FUNCTION idem_once_batch(account text, action text, keys text[], fingerprints bytea[] DEFAULT NULL,
+                                OUT key text, OUT verdict text)
+    RETURNS SETOF record
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pg_idem_once_batch';
+COMMENT ON FUNCTION idem_once_batch(text, text, text[], bytea[]) IS
+'idem_once for a batch: one row for each distinct key in order of first appearance; verdict: first, duplicate, mismatch.';
+
+CREATE FUNCTION idem_run(account text, action text, key text, request jsonb, handler regprocedure,
+                         wait interval DEFAULT '1 second', issued_at timestamptz DEFAULT NULL,
+                         fingerprint bytea DEFAULT NULL)
+    RETURNS idem_claim_result
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pg_idem_run';
+COMMENT ON FUNCTION idem_run(text, text, text, jsonb, regprocedure, interval, timestamptz, bytea) IS
+'Claim, call handler(request) as the caller, and record what it returns, in one round trip and one transaction. replayed tells whether the outcome was recorded before.';
+
+CREATE FUNCTION idem_current(OUT account text, OUT action text, OUT key text, OUT attempt integer)
+    RETURNS SETOF record
+    LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 1 AS 'MODULE_PATHNAME', 'pg_idem_current';
+COMMENT ON FUNCTION idem_current() IS
+'The operation of the running handler, or the only claim of this transaction; else no row.';
+
+CREATE FUNCTION idem_reject(result jsonb, status integer DEFAULT 422)
+    RETURNS boolean
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pg_idem_reject';
+COMMENT ON FUNCTION idem_reject(jsonb, integer) IS
+'Called by a handler of idem_run: undo its changes and record a final failure with this result and status. Raises IDM08; never returns.';
+
+CREATE FUNCTION idem_fingerprint(request jsonb, ignore text[] DEFAULT '{}')
+    RETURNS bytea
+    LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'pg_idem_fingerprint';
+COMMENT ON FUNCTION idem_fingerprint(jsonb, text[]) IS
+'Version byte and SHA-256 of the request in canonical JSON (RFC 8785), numbers kept exact. ignore: JSON Pointers (RFC 6901) of what is left out.';
+
+-- ---------------------------------------------------------------------------------------------------------
+-- Nobody may call anything until granted.
+-- ---------------------------------------------------------------------------------------------------------
+
+REVOKE ALL ON FUNCTION
+    idem_policies_changed(), idem_policies_check(),
+    idem_inflight_state(boolean, uuid, timestamptz, integer, timestamptz),
+    idem_settled_state(boolean, boolean, timestamptz), idem_remembered(timestamptz),
+    idem_claim(text, text, text, jsonb, bytea, interval, text, interval, timestamptz, boolean, uuid),
+    idem_complete(text, text, text, jsonb, integer, text, bytea, uuid),
+    idem_fail(text, text, text, jsonb, integer, text, bytea, uuid),
+    idem_release(text, text, text, uuid, interval, text),
+    idem_renew(text, text, text, uuid, interval),
+    idem_checkpoint(text, text, text, uuid, text, jsonb, interval),
+    idem_guard(text, text, text, uuid),
+    idem_lookup(text, text, text),
+    idem_once(text, text, text, jsonb, bytea),
+    idem_once_batch(text, text, text[], bytea[]),
+    idem_run(text, text, text, jsonb, regprocedure, interval, timestamptz, bytea),
+    idem_current(), idem_reject(jsonb, integer), idem_fingerprint(jsonb, text[])
+FROM PUBLIC;

@@ -1,0 +1,152 @@
+// Differences between PostgreSQL 15, 16, 17 and 18: each with the version that changed it. Nothing else in this tree
+// tests PG_VERSION_NUM.
+#pragma once
+
+#include "pg/pg.hpp"
+
+extern "C" {
+#include "storage/proc.h"
+#include "storage/procarray.h"
+#include "storage/sinvaladt.h"
+#include "utils/backend_status.h"
+#include "utils/guc_tables.h"
+#include "utils/wait_event.h"
+}
+
+namespace idem::pg::compat {
+
+// 18: an instrumentation argument after the snapshot.
+inline IndexScanDesc begin_index_scan(Relation heap, Relation index, Snapshot snapshot, int keys) {
+#if PG_VERSION_NUM >= 180000
+    return index_beginscan(heap, index, snapshot, nullptr, keys, 0);
+#else
+    return index_beginscan(heap, index, snapshot, keys, 0);
+#endif
+}
+
+// 18: deferrable_ok.
+inline Oid primary_key_index(Relation rel) {
+#if PG_VERSION_NUM >= 180000
+    return RelationGetPrimaryKeyIndex(rel, false);
+#else
+    return RelationGetPrimaryKeyIndex(rel);
+#endif
+}
+
+// 16: which indexes to update is no longer a bool.
+struct IndexUpdate {
+#if PG_VERSION_NUM >= 160000
+    TU_UpdateIndexes which = TU_None;
+    bool any() const { return which != TU_None; }
+    bool only_summarizing() const { return which == TU_Summarizing; }
+#else
+    bool which = false;
+    bool any() const { return which; }
+    bool only_summarizing() const { return false; }
+#endif
+};
+
+// 16: onlySummarizing.
+inline List* insert_index_tuples(ResultRelInfo* rel, TupleTableSlot* slot, EState* estate, bool update,
+                                 bool no_duplicate_error, bool* conflict, List* arbiters, bool only_summarizing) {
+#if PG_VERSION_NUM >= 160000
+    return ExecInsertIndexTuples(rel, slot, estate, update, no_duplicate_error, conflict, arbiters,
+                                 only_summarizing);
+#else
+    (void)only_summarizing;
+    return ExecInsertIndexTuples(rel, slot, estate, update, no_duplicate_error, conflict, arbiters);
+#endif
+}
+
+// 18: the tuple's own TID, which must not count as a conflict; a new tuple has none.
+inline bool check_index_constraints(ResultRelInfo* rel, TupleTableSlot* slot, EState* estate, ItemPointer conflict,
+                                    List* arbiters) {
+#if PG_VERSION_NUM >= 180000
+    ItemPointerData none;
+    ItemPointerSetInvalid(&none);
+    return ExecCheckIndexConstraints(rel, slot, estate, conflict, &none, arbiters);
+#else
+    return ExecCheckIndexConstraints(rel, slot, estate, conflict, arbiters);
+#endif
+}
+
+// 17: orstronger.
+inline bool lock_held_by_me(const LOCKTAG* tag, LOCKMODE mode) {
+#if PG_VERSION_NUM >= 170000
+    return LockHeldByMe(tag, mode, false);
+#else
+    return LockHeldByMe(tag, mode);
+#endif
+}
+
+// 17: intervals may be infinite.
+inline bool is_infinite(const Interval* interval) {
+#if PG_VERSION_NUM >= 170000
+    return INTERVAL_NOT_FINITE(interval);
+#else
+    (void)interval;
+    return false;
+#endif
+}
+
+// 16: local entries by index in a function of their own.
+inline const PgBackendStatus* backend_status(int index) {
+#if PG_VERSION_NUM >= 160000
+    LocalPgBackendStatus* local = pgstat_get_local_beentry_by_index(index);
+    return local == nullptr ? nullptr : &local->backendStatus;
+#else
+    return pgstat_fetch_stat_beentry(index);
+#endif
+}
+
+// 16: object_aclcheck for every catalogue.
+inline AclResult check_execute(Oid function, Oid role) {
+#if PG_VERSION_NUM >= 160000
+    return object_aclcheck(ProcedureRelationId, function, role, ACL_EXECUTE);
+#else
+    return pg_proc_aclcheck(function, role, ACL_EXECUTE);
+#endif
+}
+
+// 16: the settings moved to a hash table, with a look-up of its own.
+inline const config_generic* find_setting(const char* name) {
+#if PG_VERSION_NUM >= 160000
+    return find_option(name, false, true, 0);
+#else
+    config_generic** all = get_guc_variables();
+    for (int i = 0; i < GetNumConfigOptions(); i++) {
+        if (pg_strcasecmp(all[i]->name, name) == 0) {
+            return all[i];
+        }
+    }
+    return nullptr;
+#endif
+}
+
+// 17: backends are numbered by PGPROC, and a PGPROC holds its virtual transaction in one struct. Returns the process
+// that runs the transaction now, or 0: a prepared transaction keeps the number of the session that prepared it.
+inline int pid_of_transaction(const VirtualTransactionId& vxid) {
+#if PG_VERSION_NUM >= 170000
+    PGPROC* proc = vxid.procNumber == INVALID_PROC_NUMBER ? nullptr : ProcNumberGetProc(vxid.procNumber);
+    const bool same = proc != nullptr && proc->vxid.lxid == vxid.localTransactionId;
+#else
+    PGPROC* proc = vxid.backendId == InvalidBackendId ? nullptr : BackendIdGetProc(vxid.backendId);
+    const bool same = proc != nullptr && proc->lxid == vxid.localTransactionId;
+#endif
+    return same ? proc->pid : 0;
+}
+
+// 17: extensions name their wait events.
+inline uint32 claim_wait_event() {
+#if PG_VERSION_NUM >= 170000
+    static uint32 event = 0;
+    if (event == 0) {
+        event = WaitEventExtensionNew("PgIdemClaim");
+    }
+    return event;
+#else
+    return PG_WAIT_EXTENSION;
+#endif
+}
+
+} // namespace idem::pg::compat

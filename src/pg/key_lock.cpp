@@ -1,0 +1,148 @@
+#include <algorithm>
+#include <cstring>
+
+#include "pg/key_lock.hpp"
+
+#include "pg/compat.hpp"
+
+extern "C" {
+#include "common/hashfn.h"
+#include "pgstat.h"
+#include "portability/instr_time.h"
+#include "storage/latch.h"
+#include "utils/resowner.h"
+}
+
+namespace idem::pg {
+
+namespace {
+
+constexpr uint64 hash_seed = 0x6964656D; // "idem"; see key_lock_class
+constexpr long retry_every_ms = 5;
+
+class Stopwatch {
+public:
+    Stopwatch() { INSTR_TIME_SET_CURRENT(start); }
+    long elapsed_ms() const {
+        instr_time now;
+        INSTR_TIME_SET_CURRENT(now);
+        INSTR_TIME_SUBTRACT(now, start);
+        return static_cast<long>(INSTR_TIME_GET_MILLISEC(now));
+    }
+
+private:
+    instr_time start;
+};
+
+} // namespace
+
+LOCKTAG key_lock_tag(const core::Identity& identity) {
+    // The parts are separated by a byte that text cannot hold.
+    unsigned char bytes[core::max_identity_bytes + 2];
+    unsigned char* out = bytes;
+    for (const std::string_view part : {identity.account, identity.action, identity.key}) {
+        std::memcpy(out, part.data(), part.size());
+        out += part.size();
+        if (out < bytes + sizeof(bytes)) {
+            *out++ = '\0';
+        }
+    }
+    const uint64 hash = hash_bytes_extended(bytes, static_cast<int>(out - bytes), hash_seed);
+    LOCKTAG tag;
+    SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, static_cast<uint32>(hash >> 32), static_cast<uint32>(hash),
+                         key_lock_class);
+    return tag;
+}
+
+bool try_key_lock(const LOCKTAG& tag) {
+    return LockAcquire(&tag, ExclusiveLock, false, true) != LOCKACQUIRE_NOT_AVAIL;
+}
+
+void wait_for_key_lock(const LOCKTAG& tag) {
+    (void)LockAcquire(&tag, ExclusiveLock, false, false);
+}
+
+bool try_key_lock_for(const LOCKTAG& tag, long ms) {
+    const Stopwatch watch;
+    while (!try_key_lock(tag)) {
+        const long left = ms - watch.elapsed_ms();
+        if (left <= 0) {
+            return false;
+        }
+        pause_ms(std::min(left, retry_every_ms));
+    }
+    return true;
+}
+
+bool holds_key_lock(const LOCKTAG& tag) {
+    return compat::lock_held_by_me(&tag, ExclusiveLock);
+}
+
+void release_key_lock(const LOCKTAG& tag) {
+    LockRelease(&tag, ExclusiveLock, false);
+}
+
+bool QueuedKeyLock::acquire(const LOCKTAG& tag, long ms) {
+    context = CurrentMemoryContext;
+    owner = CurrentResourceOwner;
+    const int users_timeout = LockTimeout;
+    const int wait = static_cast<int>(std::clamp<long>(ms, 1, PG_INT32_MAX));
+    volatile bool had = false;
+
+    BeginInternalSubTransaction(nullptr);
+    MemoryContextSwitchTo(context);
+    PG_TRY();
+    {
+        LockTimeout = users_timeout > 0 ? std::min(users_timeout, wait) : wait;
+        wait_for_key_lock(tag);
+        LockTimeout = users_timeout;
+        had = true;
+    }
+    PG_CATCH();
+    {
+        LockTimeout = users_timeout;
+        const int code = geterrcode();
+        if (code != ERRCODE_LOCK_NOT_AVAILABLE && code != ERRCODE_T_R_DEADLOCK_DETECTED) {
+            PG_RE_THROW();
+        }
+        MemoryContextSwitchTo(context);
+        FlushErrorState();
+    }
+    PG_END_TRY();
+    if (!had) {
+        abandon();
+    }
+    return had;
+}
+
+void QueuedKeyLock::keep() {
+    ReleaseCurrentSubTransaction();
+    MemoryContextSwitchTo(context);
+    CurrentResourceOwner = owner;
+}
+
+void QueuedKeyLock::abandon() {
+    RollbackAndReleaseCurrentSubTransaction();
+    MemoryContextSwitchTo(context);
+    CurrentResourceOwner = owner;
+}
+
+KeyLockHolder find_key_lock_holder(const LOCKTAG& tag) {
+    int count = 0;
+    VirtualTransactionId* holders = GetLockConflicts(&tag, ExclusiveLock, &count);
+    for (int i = 0; i < count; i++) {
+        const int pid = compat::pid_of_transaction(holders[i]);
+        if (pid != 0) {
+            return {true, pid};
+        }
+    }
+    return {count > 0, 0};
+}
+
+void pause_ms(long ms) {
+    (void)WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, ms, compat::claim_wait_event());
+    ResetLatch(MyLatch);
+    CHECK_FOR_INTERRUPTS();
+}
+
+} // namespace idem::pg

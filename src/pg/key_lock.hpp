@@ -1,0 +1,48 @@
+// The key lock: an exclusive, transaction-level heavyweight lock on the 64-bit hash of an identity. The server
+// releases it after the commit is visible, on rollback, on rollback to a savepoint, and on crash; it moves to a
+// prepared transaction; pg_locks shows it as an advisory lock with objsubid = key_lock_class.
+#pragma once
+
+#include "core/identity.hpp"
+#include "pg/pg.hpp"
+
+namespace idem::pg {
+
+// An advisory lock class of our own. The server uses 1 and 2, Citus 4 to 16. Prepared transactions carry lock tags
+// over restarts and library upgrades: class, hash and seed never change within a major version of pg_idem.
+inline constexpr uint16 key_lock_class = 7433;
+
+LOCKTAG key_lock_tag(const core::Identity& identity);
+
+bool try_key_lock(const LOCKTAG& tag);               // true: had
+void wait_for_key_lock(const LOCKTAG& tag);          // like any other lock wait; may raise
+bool try_key_lock_for(const LOCKTAG& tag, long ms);  // asks again until then; works at pre-commit too
+bool holds_key_lock(const LOCKTAG& tag);
+
+// Lets go of one acquisition made within this very call: later, the lock belongs to another resource owner.
+void release_key_lock(const LOCKTAG& tag);
+
+// Queues for the lock for at most `ms` in an internal subtransaction, which stays open when the lock was had. False:
+// time is over, or a deadlock was broken; the subtransaction is gone.
+class QueuedKeyLock {
+public:
+    bool acquire(const LOCKTAG& tag, long ms);
+    void keep();    // the lock moves up to the caller's transaction
+    void abandon(); // rolled back, and so released
+
+private:
+    MemoryContext context = nullptr;
+    ResourceOwner owner = nullptr;
+};
+
+// Who holds the lock: nothing is acquired. Knows prepared transactions.
+struct KeyLockHolder {
+    bool held = false;
+    int pid = 0; // 0: a prepared transaction
+};
+KeyLockHolder find_key_lock_holder(const LOCKTAG& tag);
+
+// Sleeps for `ms` or until the latch is set, and serves interrupts. wait_event names what is waited for.
+void pause_ms(long ms);
+
+} // namespace idem::pg

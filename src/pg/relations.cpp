@@ -1,0 +1,174 @@
+#include <cstring>
+#include <span>
+
+#include "pg/relations.hpp"
+#include "store/columns.hpp"
+
+extern "C" {
+#include "catalog/pg_enum.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_am.h"
+}
+
+namespace idem::pg {
+
+namespace {
+
+struct Cache {
+    Oid function = InvalidOid; // the last one called ...
+    Oid schema = InvalidOid;   // ... and its schema
+    Oid table[table_count] = {};
+    bool checked[table_count] = {};
+};
+constinit Cache cache;
+
+void forget_tables() noexcept {
+    for (int i = 0; i < table_count; i++) {
+        cache.table[i] = InvalidOid;
+        cache.checked[i] = false;
+    }
+}
+
+void on_relation_change(Datum, Oid relation) {
+    if (relation == InvalidOid) {
+        forget_tables();
+        return;
+    }
+    for (int i = 0; i < table_count; i++) {
+        if (cache.table[i] == relation) {
+            cache.table[i] = InvalidOid;
+            cache.checked[i] = false;
+        }
+    }
+}
+
+[[noreturn]] void raise_altered(Relation rel, const char* how) {
+    ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                    errmsg("table \"%s\" of extension pg_idem was altered", RelationGetRelationName(rel)),
+                    errdetail("It has %s.", how),
+                    errhint("pg_idem reaches its tables directly and would bypass that: undo the change. An index may be added, and a column that may be NULL and has no default.")));
+    pg_unreachable();
+}
+
+bool has_trigger_of_others(Relation rel, TableId id) {
+    const TriggerDesc* triggers = rel->trigdesc;
+    return triggers != nullptr && triggers->numtriggers > 0 && id != TableId::policies;
+}
+
+void check_columns(Relation rel, std::span<const Column> columns) {
+    TupleDesc desc = RelationGetDescr(rel);
+    if (desc->natts < static_cast<int>(columns.size())) {
+        raise_altered(rel, "lost a column");
+    }
+    for (int i = 0; i < desc->natts; i++) {
+        const FormData_pg_attribute* att = TupleDescAttr(desc, i);
+        if (i < static_cast<int>(columns.size())) {
+            const Column& expected = columns[i];
+            if (att->attisdropped || std::strcmp(NameStr(att->attname), expected.name) != 0 ||
+                att->atttypid != expected.type) {
+                raise_altered(rel, "a column that was dropped, renamed, or changed");
+            }
+            if (att->attnotnull != expected.not_null) {
+                raise_altered(rel, "a changed NOT NULL constraint");
+            }
+        } else if (!att->attisdropped && att->attnotnull) {
+            raise_altered(rel, "an added NOT NULL constraint");
+        }
+        if (att->atthasdef || att->attgenerated != '\0' || att->attidentity != '\0') {
+            raise_altered(rel, "a default or a generated column");
+        }
+    }
+}
+
+void check_table(Oid oid, TableId id) {
+    Relation rel = table_open(oid, AccessShareLock);
+    const FormData_pg_class* form = rel->rd_rel;
+    if (form->relkind != RELKIND_RELATION || form->relam != HEAP_TABLE_AM_OID) {
+        raise_altered(rel, "another kind or access method");
+    }
+    if (form->relispartition) {
+        raise_altered(rel, "become a partition");
+    }
+    if (form->relpersistence != RELPERSISTENCE_PERMANENT && !RecoveryInProgress()) {
+        raise_altered(rel, "become unlogged, so that a crash empties it");
+    }
+    if (has_trigger_of_others(rel, id)) {
+        raise_altered(rel, "a trigger or a foreign key");
+    }
+    if (form->relrowsecurity && id != TableId::policies) {
+        raise_altered(rel, "row-level security");
+    }
+    if (form->relhasrules && id != TableId::policies) {
+        raise_altered(rel, "a rule");
+    }
+    const TupleConstr* constraints = RelationGetDescr(rel)->constr;
+    if (constraints != nullptr && constraints->num_check > 0 && id != TableId::policies) {
+        raise_altered(rel, "a CHECK constraint");
+    }
+    if (id != TableId::policies) {
+        check_columns(rel, store::columns_of(id));
+    }
+    table_close(rel, AccessShareLock);
+}
+
+} // namespace
+
+void enter_extension(FunctionCallInfo fcinfo) {
+    const Oid function = fcinfo->flinfo->fn_oid;
+    if (function == cache.function) {
+        return;
+    }
+    const Oid schema = get_func_namespace(function);
+    if (schema != cache.schema) {
+        forget_tables();
+        cache.schema = schema;
+    }
+    cache.function = function;
+}
+
+Oid table_oid(TableId id) {
+    const int i = static_cast<int>(id);
+    if (!OidIsValid(cache.table[i])) {
+        const char* name = store::name_of(id);
+        const Oid oid = get_relname_relid(name, cache.schema);
+        if (!OidIsValid(oid)) {
+            ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE), errmsg("table \"%s\" of extension pg_idem does not exist", name),
+                            errhint("Create the extension again.")));
+        }
+        cache.table[i] = oid;
+    }
+    if (!cache.checked[i]) {
+        const Oid oid = cache.table[i];
+        cache.checked[i] = true; // before the look: an invalidation that arrives meanwhile clears it again
+        PG_TRY();
+        {
+            check_table(oid, id);
+        }
+        PG_CATCH();
+        {
+            cache.checked[i] = false;
+            PG_RE_THROW();
+        }
+        PG_END_TRY();
+        return oid;
+    }
+    return cache.table[i];
+}
+
+Oid extension_type(const char* name) {
+    return GetSysCacheOid2(TYPENAMENSP, Anum_pg_type_oid, CStringGetDatum(name), ObjectIdGetDatum(cache.schema));
+}
+
+Oid enum_label(Oid type, const char* label) {
+    const Oid oid = GetSysCacheOid2(ENUMTYPOIDNAME, Anum_pg_enum_oid, ObjectIdGetDatum(type), CStringGetDatum(label));
+    if (!OidIsValid(oid)) {
+        elog(ERROR, "enum label \"%s\" of pg_idem does not exist", label);
+    }
+    return oid;
+}
+
+void init_relations() {
+    CacheRegisterRelcacheCallback(on_relation_change, Datum{0});
+}
+
+} // namespace idem::pg

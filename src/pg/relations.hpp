@@ -1,0 +1,36 @@
+// Which schema and tables belong to the extension, found by the schema of the function that was called.
+#pragma once
+
+#include <cstdint>
+
+#include "pg/pg.hpp"
+
+namespace idem::pg {
+
+enum class TableId : std::uint8_t { settled, inflight, seen, policies };
+inline constexpr int table_count = 4;
+
+// A column as the install script makes it.
+struct Column {
+    const char* name;
+    Oid type;
+    bool not_null;
+};
+
+// Remembers the extension's schema from the function being called. Every entry calls it first.
+void enter_extension(FunctionCallInfo fcinfo);
+
+// OID of one of our tables. Raises 0A000 with a hint when it was altered in a way that direct access would skip:
+// trigger, row security, partitioning, inheritance, added constraint, default, or generated column; a column missing.
+Oid table_oid(TableId id);
+
+// Of a type in the extension's schema.
+Oid extension_type(const char* name);
+
+// OID of a label of an enum type, remembered for each type.
+Oid enum_label(Oid type, const char* label);
+
+// Registers the cache's invalidation; from _PG_init.
+void init_relations();
+
+} // namespace idem::pg

@@ -1,0 +1,63 @@
+#include <cstring>
+
+#include "pg/settings.hpp"
+
+#include "pg/account.hpp"
+#include "pg/compat.hpp"
+
+namespace idem::pg {
+
+constinit Settings settings;
+
+namespace {
+
+constexpr const char* account_from_name = "pg_idem.account_from";
+
+bool check_account_from(char** value, void**, GucSource) noexcept {
+    if (is_account_rule(*value)) {
+        return true;
+    }
+    GUC_check_errdetail("Valid values are \"argument\", \"role\", \"setting:NAME\" and \"setting:NAME#/json/pointer\".");
+    return false;
+}
+
+// Where the library is not preloaded, a client's start-up option has been kept as a placeholder, and stands in front
+// of what the superuser set for the role, the database or the server.
+bool was_given_by_client(const char* name) {
+    if (process_shared_preload_libraries_in_progress) {
+        return false;
+    }
+    const config_generic* placeholder = compat::find_setting(name);
+    return placeholder != nullptr && placeholder->source > PGC_S_DATABASE_USER;
+}
+
+} // namespace
+
+void init_settings() {
+    DefineCustomIntVariable("pg_idem.max_claims_per_transaction",
+                            "Limits the claims and guards of one transaction.",
+                            "Each holds an entry of the lock table, see max_locks_per_transaction.",
+                            &settings.max_claims_per_transaction, 1000, 1, 1'000'000, PGC_SUSET, 0, nullptr, nullptr,
+                            nullptr);
+    DefineCustomBoolVariable("pg_idem.force_sync_commit",
+                             "Makes commits of leased claims, checkpoints, settlements and idem_once durable.",
+                             "They flush where synchronous_commit is off, and wait for synchronous standbys where "
+                             "any are named.",
+                             &settings.force_sync_commit, true, PGC_SUSET, 0, nullptr, nullptr, nullptr);
+    DefineCustomIntVariable("pg_idem.idle_claim_timeout",
+                            "Ends a session that idles in a transaction holding a claim or guard.",
+                            "Takes the place of idle_in_transaction_session_timeout where that is 0. 0 turns it off.",
+                            &settings.idle_claim_timeout, 60'000, 0, PG_INT32_MAX, PGC_USERSET, GUC_UNIT_MS, nullptr,
+                            nullptr, nullptr);
+    settings.account_from_is_forged = was_given_by_client(account_from_name);
+    DefineCustomStringVariable(account_from_name, "Says what the account of a call must be.",
+                               "argument: whatever is given; role: a role of the calling user; setting:NAME: the "
+                               "value of that setting. Anything but argument needs shared_preload_libraries.",
+                               &settings.account_from, "argument", PGC_SUSET, 0, check_account_from, nullptr, nullptr);
+    DefineCustomStringVariable("pg_idem.test_now", "Replaces the clock, for tests.",
+                               "A timestamp with time zone; empty: the real clock.", &settings.test_now, "", PGC_SUSET,
+                               GUC_NOT_IN_SAMPLE, nullptr, nullptr, nullptr);
+    MarkGUCPrefixReserved("pg_idem");
+}
+
+} // namespace idem::pg

@@ -1,0 +1,22 @@
+// The settings pg_idem.*.
+#pragma once
+
+namespace idem::pg {
+
+// Storage belongs to the server's settings module; read only. Times in milliseconds.
+struct Settings {
+    int max_claims_per_transaction = 1000;
+    bool force_sync_commit = true;
+    int idle_claim_timeout = 60'000;
+    char* account_from = nullptr;
+    char* test_now = nullptr;
+
+    // Without the preload, account_from was given by the client's connection: nothing that it says can be trusted.
+    bool account_from_is_forged = false;
+};
+extern Settings settings;
+
+// Defines them and reserves the prefix; from _PG_init.
+void init_settings();
+
+} // namespace idem::pg

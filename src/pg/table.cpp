@@ -1,0 +1,221 @@
+#include <initializer_list>
+#include <string_view>
+
+#include "pg/table.hpp"
+
+#include "pg/compat.hpp"
+#include "store/columns.hpp"
+
+namespace idem::pg {
+
+namespace {
+
+// varlena text without a terminating copy through cstring.
+Datum text_datum(std::string_view part) {
+    return PointerGetDatum(cstring_to_text_with_len(part.data(), static_cast<int>(part.size())));
+}
+
+// Looks a row up by the leading columns of the primary key, which are text.
+HeapTuple probe(const Table& table, std::initializer_list<std::string_view> key, Snapshot snapshot) {
+    ScanKeyData keys[3];
+    int count = 0;
+    for (const std::string_view part : key) {
+        ScanKeyEntryInitialize(&keys[count], 0, static_cast<AttrNumber>(count + 1), BTEqualStrategyNumber, InvalidOid,
+                               C_COLLATION_OID, F_TEXTEQ, text_datum(part));
+        count++;
+    }
+    TupleTableSlot* slot = table_slot_create(table.heap, nullptr);
+    IndexScanDesc scan = compat::begin_index_scan(table.heap, table.index, snapshot, count);
+    index_rescan(scan, keys, count, nullptr, 0);
+
+    HeapTuple row = nullptr;
+    if (index_getnext_slot(scan, ForwardScanDirection, slot)) {
+        row = ExecCopySlotHeapTuple(slot);
+    }
+    index_endscan(scan);
+    ExecDropSingleTupleTableSlot(slot);
+    return row;
+}
+
+// What a direct insert or update into all indexes needs.
+struct Writing {
+    EState* estate;
+    ResultRelInfo* result;
+    TupleTableSlot* slot;
+};
+
+Writing begin_writing(const Table& table, bool speculative) {
+    Writing w{};
+    w.estate = CreateExecutorState();
+    w.result = makeNode(ResultRelInfo);
+    InitResultRelInfo(w.result, table.heap, 0, nullptr, 0); // range table index 0: not of a query
+    ExecOpenIndices(w.result, speculative);
+    w.slot = MakeSingleTupleTableSlot(RelationGetDescr(table.heap), &TTSOpsVirtual);
+    return w;
+}
+
+void end_writing(Writing& w) {
+    ExecDropSingleTupleTableSlot(w.slot);
+    ExecCloseIndices(w.result);
+    FreeExecutorState(w.estate);
+}
+
+void fill_slot(TupleTableSlot* slot, const Datum* values, const bool* nulls, int count) {
+    ExecClearTuple(slot);
+    const int all = slot->tts_tupleDescriptor->natts;
+    for (int i = 0; i < all; i++) {
+        slot->tts_values[i] = i < count ? values[i] : Datum{0};
+        slot->tts_isnull[i] = i < count ? nulls[i] : true;
+    }
+    ExecStoreVirtualTuple(slot);
+}
+
+// As fill_slot, but columns past `count` keep what the old row has.
+void fill_slot_over(TupleTableSlot* slot, HeapTuple old, const Datum* values, const bool* nulls, int count) {
+    ExecClearTuple(slot);
+    heap_deform_tuple(old, slot->tts_tupleDescriptor, slot->tts_values, slot->tts_isnull);
+    for (int i = 0; i < count; i++) {
+        slot->tts_values[i] = values[i];
+        slot->tts_isnull[i] = nulls[i];
+    }
+    ExecStoreVirtualTuple(slot);
+}
+
+// Only a change that bypassed the key lock (by hand, or by logical replication) can get in the way.
+[[noreturn]] void raise_changed_behind(const Table& table) {
+    ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+                    errmsg("a row of table \"%s\" was changed concurrently without its key lock",
+                           RelationGetRelationName(table.heap)),
+                    errhint("Change operations only through the functions of pg_idem. Retry the transaction.")));
+    pg_unreachable();
+}
+
+TM_Result update_tuple(const Table& table, Writing& w, HeapTuple row, const Datum* values, const bool* nulls,
+                       int count) {
+    TM_FailureData failure;
+    LockTupleMode lock_mode = LockTupleNoKeyExclusive;
+    compat::IndexUpdate indexes;
+    fill_slot_over(w.slot, row, values, nulls, count);
+    const TM_Result done = table_tuple_update(table.heap, &row->t_self, w.slot, GetCurrentCommandId(true), SnapshotSelf,
+                                              InvalidSnapshot, true, &failure, &lock_mode, &indexes.which);
+    if (done == TM_Ok && indexes.any()) {
+        list_free(compat::insert_index_tuples(w.result, w.slot, w.estate, true, false, nullptr, NIL,
+                                              indexes.only_summarizing()));
+    }
+    return done;
+}
+
+} // namespace
+
+Table open_table(TableId id, LOCKMODE mode) {
+    Table table{id, nullptr, nullptr, mode};
+    table.heap = table_open(table_oid(id), mode);
+    const Oid index = compat::primary_key_index(table.heap);
+    if (!OidIsValid(index)) {
+        ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                        errmsg("table \"%s\" of extension pg_idem was altered", RelationGetRelationName(table.heap)),
+                        errdetail("Its primary key is gone."), errhint("Add it again: (account, action, key).")));
+    }
+    table.index = index_open(index, mode);
+    return table;
+}
+
+void close_table(const Table& table, bool keep_lock) {
+    const LOCKMODE release = keep_lock ? NoLock : table.mode;
+    index_close(table.index, release);
+    table_close(table.heap, release);
+}
+
+HeapTuple find_row(const Table& table, const core::Identity& identity, Snapshot snapshot) {
+    return probe(table, {identity.account, identity.action, identity.key}, snapshot);
+}
+
+HeapTuple find_row_by_text(const Table& table, std::string_view key, Snapshot snapshot) {
+    return probe(table, {key}, snapshot);
+}
+
+void read_row(const Table& table, HeapTuple row, Datum* values, bool* nulls, int count) {
+    TupleDesc desc = RelationGetDescr(table.heap);
+    for (int i = 0; i < count; i++) {
+        values[i] = heap_getattr(row, i + 1, desc, &nulls[i]);
+    }
+}
+
+void insert_row(const Table& table, const Datum* values, const bool* nulls, int count) {
+    Writing w = begin_writing(table, false);
+    fill_slot(w.slot, values, nulls, count);
+    table_tuple_insert(table.heap, w.slot, GetCurrentCommandId(true), 0, nullptr);
+    if (w.result->ri_NumIndices > 0) {
+        list_free(compat::insert_index_tuples(w.result, w.slot, w.estate, false, false, nullptr, NIL, false));
+    }
+    end_writing(w);
+    CommandCounterIncrement();
+}
+
+void update_row(const Table& table, HeapTuple row, const Datum* values, const bool* nulls, int count) {
+    if (!replace_row(table, row, values, nulls, count)) {
+        raise_changed_behind(table);
+    }
+}
+
+bool replace_row(const Table& table, HeapTuple row, const Datum* values, const bool* nulls, int count) {
+    Writing w = begin_writing(table, false);
+    const TM_Result done = update_tuple(table, w, row, values, nulls, count);
+    end_writing(w);
+    if (done != TM_Ok) {
+        return false;
+    }
+    CommandCounterIncrement();
+    return true;
+}
+
+void delete_row(const Table& table, ItemPointer tid) {
+    TM_FailureData failure;
+    const TM_Result done = table_tuple_delete(table.heap, tid, GetCurrentCommandId(true), SnapshotSelf, InvalidSnapshot,
+                                              true, &failure, false);
+    if (done != TM_Ok) {
+        raise_changed_behind(table);
+    }
+    CommandCounterIncrement();
+}
+
+SpeculativeInserter::SpeculativeInserter(const Table& table_) : table(table_) {
+    Writing w = begin_writing(table, true);
+    estate = w.estate;
+    result = w.result;
+    slot = w.slot;
+    arbiters = list_make1_oid(RelationGetRelid(table.index));
+}
+
+// The order of steps is the executor's own for INSERT ... ON CONFLICT DO NOTHING (ExecInsert), without its check that
+// the conflicting row is visible to the transaction's snapshot, which fails at REPEATABLE READ.
+bool SpeculativeInserter::insert(const Datum* values, const bool* nulls, int count) {
+    for (;;) {
+        CHECK_FOR_INTERRUPTS();
+        fill_slot(slot, values, nulls, count);
+        ItemPointerData conflict;
+        if (!compat::check_index_constraints(result, slot, estate, &conflict, arbiters)) {
+            ResetPerTupleExprContext(estate);
+            return false;
+        }
+        const uint32 token = SpeculativeInsertionLockAcquire(GetCurrentTransactionId());
+        table_tuple_insert_speculative(table.heap, slot, GetCurrentCommandId(true), 0, nullptr, token);
+        bool collided = false;
+        list_free(compat::insert_index_tuples(result, slot, estate, false, true, &collided, arbiters, false));
+        table_tuple_complete_speculative(table.heap, slot, token, !collided);
+        SpeculativeInsertionLockRelease(GetCurrentTransactionId());
+        ResetPerTupleExprContext(estate);
+        if (!collided) {
+            CommandCounterIncrement();
+            return true;
+        }
+    }
+}
+
+void SpeculativeInserter::finish() {
+    Writing w{estate, result, slot};
+    list_free(arbiters);
+    end_writing(w);
+}
+
+} // namespace idem::pg

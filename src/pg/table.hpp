@@ -1,0 +1,66 @@
+// Direct access to our tables: an index probe on the primary key, insert, update and delete through the table access
+// method, always into all indexes. No SQL text is run. What it must not be used on is refused by table_oid().
+//
+// Everything here may raise; callers keep no destructor alive.
+#pragma once
+
+#include "core/identity.hpp"
+#include "pg/pg.hpp"
+#include "pg/relations.hpp"
+
+namespace idem::pg {
+
+// An opened table with its primary key index. Trivial: close it by hand (an error closes it by itself).
+struct Table {
+    TableId id;
+    Relation heap;
+    Relation index;
+    LOCKMODE mode;
+};
+
+Table open_table(TableId id, LOCKMODE mode);
+
+// keep_lock: leave the relation lock to the end of the transaction, as every writer does.
+void close_table(const Table& table, bool keep_lock);
+
+// The row of `identity` that `snapshot` sees, copied into the current memory context with its TID; nullptr: none.
+// With SnapshotSelf, a row that is just being updated may be missed: "none" is believed only under the key lock.
+HeapTuple find_row(const Table& table, const core::Identity& identity, Snapshot snapshot);
+
+// The same for a table whose primary key is one text column.
+HeapTuple find_row_by_text(const Table& table, std::string_view key, Snapshot snapshot);
+
+// The first `count` columns of a row; values point into `row`.
+void read_row(const Table& table, HeapTuple row, Datum* values, bool* nulls, int count);
+
+// The first `count` columns are given; further ones, added by a DBA, are NULL. Raises 23505 on a duplicate key.
+void insert_row(const Table& table, const Datum* values, const bool* nulls, int count);
+
+// Replaces the first `count` columns of `row`, found before. The caller holds the key lock.
+void update_row(const Table& table, HeapTuple row, const Datum* values, const bool* nulls, int count);
+
+// The caller holds the key lock.
+void delete_row(const Table& table, ItemPointer tid);
+
+// Inserts rows unless their key is there, one after the other, waiting for an insertion of the same key that is in
+// flight: the unique index decides. No key lock is needed.
+class SpeculativeInserter {
+public:
+    explicit SpeculativeInserter(const Table& table);
+    // True: inserted. False: there is a committed row (or one of our own) of that key.
+    bool insert(const Datum* values, const bool* nulls, int count);
+    void finish();
+
+private:
+    Table table;
+    EState* estate;
+    ResultRelInfo* result;
+    TupleTableSlot* slot;
+    List* arbiters;
+};
+
+// Replaces `row` if it is still the current version, after waiting for a transaction that is changing it. False:
+// somebody else changed it; look again. No key lock is needed: the row lock decides.
+bool replace_row(const Table& table, HeapTuple row, const Datum* values, const bool* nulls, int count);
+
+} // namespace idem::pg

@@ -1,0 +1,28 @@
+// The library's entry: settings and callbacks.
+#include "pg/entry.hpp"
+
+#include "pg/relations.hpp"
+#include "pg/settings.hpp"
+#include "store/holdings.hpp"
+#include "store/policies.hpp"
+
+extern "C" {
+
+#if PG_VERSION_NUM >= 180000
+PG_MODULE_MAGIC_EXT(.name = "pg_idem", .version = "1.0");
+#else
+PG_MODULE_MAGIC;
+#endif
+
+PGDLLEXPORT void _PG_init(void);
+
+void _PG_init(void) {
+    idem::pg::guarded([] {
+        idem::pg::init_settings();
+        idem::pg::init_relations();
+        idem::store::init_policies();
+        idem::store::init_holdings();
+        return 0;
+    });
+}
+}

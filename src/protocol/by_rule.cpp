@@ -1,0 +1,42 @@
+#include "protocol/by_rule.hpp"
+
+#include "pg/durability.hpp"
+#include "store/datum.hpp"
+
+namespace idem::protocol {
+
+namespace {
+
+constexpr int interrupted_status = 503;
+constexpr const char* interrupted_result = R"({"error": "interrupted"})";
+
+} // namespace
+
+void fail_by_rule(const core::Identity& identity, const store::InflightRow& row, const core::Policy& policy,
+                  core::Time now) {
+    using namespace store::inflight;
+    store::Outcome outcome{};
+    outcome.succeeded = false;
+    outcome.attempt = row.attempt();
+    outcome.status = {Int32GetDatum(interrupted_status), false};
+    outcome.result = {DirectFunctionCall1(jsonb_in, CStringGetDatum(interrupted_result)), false};
+    outcome.request = {row.values[request], row.nulls[request]};
+    outcome.fingerprint = row.facts.fingerprint;
+    outcome.claimed_at = {row.values[claimed_at], false};
+    pg::require_durable_commit();
+    store::delete_inflight(row);
+    store::insert_settled(identity, outcome, policy, now);
+}
+
+void review_by_rule(store::InflightRow& row, int failure_count, core::Time now) {
+    using namespace store::inflight;
+    const bool used_up = failure_count >= row.facts.max_attempts;
+    row.set(failures, Int32GetDatum(failure_count));
+    row.set(in_review, BoolGetDatum(true));
+    row.set(state_since, TimestampTzGetDatum(now));
+    row.set_text(reason, used_up ? "attempts_exhausted" : "interrupted");
+    pg::require_durable_commit();
+    store::update_inflight(row);
+}
+
+} // namespace idem::protocol

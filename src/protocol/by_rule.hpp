@@ -1,0 +1,15 @@
+// What becomes of an interrupted attempt by rule. Under the key lock.
+#pragma once
+
+#include "store/operation.hpp"
+
+namespace idem::protocol {
+
+// Settles it as failed: status 503, result {"error": "interrupted"}.
+void fail_by_rule(const core::Identity& identity, const store::InflightRow& row, const core::Policy& policy,
+                  core::Time now);
+
+// Puts it in review. failures: the new count of attempts without progress.
+void review_by_rule(store::InflightRow& row, int failures, core::Time now);
+
+} // namespace idem::protocol

@@ -1,0 +1,384 @@
+#include <algorithm>
+#include <cstring>
+
+#include "core/key_format.hpp"
+#include "protocol/claim.hpp"
+
+#include "pg/args.hpp"
+#include "pg/clock.hpp"
+#include "pg/durability.hpp"
+#include "pg/errors.hpp"
+#include "pg/key_lock.hpp"
+#include "pg/random.hpp"
+#include "protocol/by_rule.hpp"
+#include "protocol/limits.hpp"
+#include "store/datum.hpp"
+#include "store/holdings.hpp"
+#include "store/policies.hpp"
+
+namespace idem::protocol {
+
+namespace {
+
+using core::Verdict;
+
+constexpr long reread_every_ms = 20;
+
+struct Look {
+    store::Stored stored;
+    core::Decision decision;
+    core::Time now;
+};
+
+// A claim under way.
+struct Claiming {
+    const ClaimCall& call;
+    const core::Policy& policy;
+    LOCKTAG tag;
+    core::Time started; // of the real clock, for `wait`
+};
+
+// Waiting goes by the real clock, also where pg_idem.test_now stands still.
+long wait_left_ms(const Claiming& c) {
+    const core::Duration left = c.call.wait - core::between(GetCurrentTimestamp(), c.started);
+    return left <= 0 ? 0 : static_cast<long>(std::min<core::Duration>((left + 999) / 1000, PG_INT32_MAX));
+}
+
+void look(const Claiming& c, Look& l, bool mvcc = false) {
+    if (mvcc) {
+        store::read_stored_mvcc(c.call.identity, l.stored);
+    } else {
+        store::read_stored(c.call.identity, SnapshotSelf, l.stored);
+    }
+    l.now = pg::now();
+    l.decision =
+        core::decide(l.stored.settled_facts(), l.stored.inflight_facts(), c.call.request, c.policy, l.now);
+}
+
+std::string_view pid_text(int pid) {
+    return psprintf("%d", pid);
+}
+
+ClaimAnswer answer_settled(const store::SettledRow& row, bool with_payload) {
+    ClaimAnswer a;
+    a.attempt = row.attempt();
+    a.succeeded = row.succeeded();
+    a.settled_at = DatumGetTimestampTz(row.values[store::settled::settled_at]);
+    a.expires_at = row.facts.expires_at;
+    auto get = [&](store::settled::Field field) { return store::Nullable{row.values[field], row.nulls[field]}; };
+    a.status = get(store::settled::status);
+    if (!with_payload) {
+        a.outcome = Answer::expired;
+        return a;
+    }
+    a.outcome = row.succeeded() ? Answer::completed : Answer::failed;
+    a.replayed = true;
+    a.result = get(store::settled::result);
+    a.body = get(store::settled::body);
+    a.body_bytes = get(store::settled::body_bytes);
+    return a;
+}
+
+// The transaction that holds the key lock, if any.
+ClaimAnswer answer_locked(const Claiming& c, const Look& l) {
+    ClaimAnswer a;
+    a.outcome = Answer::in_progress;
+    a.retry_after = 1;
+    if (l.stored.is_inflight) {
+        a.attempt = l.stored.inflight.attempt();
+    }
+    const pg::KeyLockHolder holder = pg::find_key_lock_holder(c.tag);
+    if (holder.pid != 0) {
+        a.holder = pid_text(holder.pid);
+    } else if (holder.held) {
+        a.holder = "prepared transaction";
+    }
+    return a;
+}
+
+// Verdicts that are answers: nothing changes.
+ClaimAnswer answer(const Claiming& c, const Look& l) {
+    ClaimAnswer a;
+    const store::InflightRow& row = l.stored.inflight;
+    switch (l.decision.verdict) {
+    case Verdict::mismatch:
+        a.outcome = Answer::mismatch;
+        return a;
+    case Verdict::fingerprint_missing:
+        pg::raise_fingerprint_required(c.call.identity);
+    case Verdict::replay:
+        return answer_settled(l.stored.settled, true);
+    case Verdict::expired:
+        return answer_settled(l.stored.settled, false);
+    case Verdict::review:
+        a.outcome = Answer::review;
+        a.attempt = row.attempt();
+        return a;
+    case Verdict::in_progress:
+        a.outcome = Answer::in_progress;
+        a.attempt = row.attempt();
+        a.holder = row.facts.token ? row.text(store::inflight::owner) : std::nullopt;
+        a.retry_after = core::retry_after_seconds(l.now, l.decision.ready_at);
+        return a;
+    case Verdict::too_old:
+        a.outcome = Answer::expired;
+        return a;
+    default:
+        elog(ERROR, "claim verdict %d is not an answer", static_cast<int>(l.decision.verdict));
+    }
+    return a;
+}
+
+struct varlena* copy_for_transaction(std::string_view bytes) {
+    MemoryContext old = MemoryContextSwitchTo(TopTransactionContext);
+    text* copy = cstring_to_text_with_len(bytes.data(), static_cast<int>(bytes.size()));
+    MemoryContextSwitchTo(old);
+    return copy;
+}
+
+struct varlena* copy_for_transaction(Jsonb* json) {
+    auto* copy = static_cast<struct varlena*>(MemoryContextAlloc(TopTransactionContext, VARSIZE(json)));
+    std::memcpy(copy, json, VARSIZE(json));
+    return copy;
+}
+
+ClaimAnswer granted(int attempt, const store::InflightRow* previous) {
+    ClaimAnswer a;
+    a.outcome = attempt > 1 ? Answer::recovered : Answer::claimed;
+    a.attempt = attempt;
+    if (previous != nullptr) {
+        a.checkpoint = {previous->values[store::inflight::checkpoint], previous->nulls[store::inflight::checkpoint]};
+        a.progress = {previous->values[store::inflight::progress], previous->nulls[store::inflight::progress]};
+    }
+    return a;
+}
+
+// Transaction-scoped: nothing is written until it is settled; an interrupted attempt's row stays until then.
+ClaimAnswer grant_for_transaction(const Claiming& c, const Look& l) {
+    const store::InflightRow* previous = l.stored.is_inflight ? &l.stored.inflight : nullptr;
+    const int attempt = previous == nullptr ? 1 : previous->attempt() + 1;
+    store::Holding holding{store::HoldingState::claimed, attempt};
+    const core::Fingerprint stored = previous == nullptr ? std::nullopt : previous->facts.fingerprint;
+    if (const core::Fingerprint& fingerprint = stored ? stored : c.call.request.fingerprint) {
+        holding.fingerprint = copy_for_transaction(*fingerprint);
+    }
+    if (c.policy.keep_request && c.call.request_json != nullptr) {
+        holding.request = copy_for_transaction(c.call.request_json);
+    }
+    store::note_holding(c.call.identity, holding);
+    return granted(attempt, previous);
+}
+
+void fill_lease(const Claiming& c, store::InflightRow& row, core::Time now) {
+    using namespace store::inflight;
+    row.set(lease, IntervalPGetDatum(pg::interval_of(*c.call.lease)));
+    row.renew(now, *c.call.lease);
+    row.bind_to_session(c.call.session_bound);
+}
+
+ClaimAnswer grant_with_lease(const Claiming& c, Look& l) {
+    using namespace store::inflight;
+    const bool taken_over = l.stored.is_inflight;
+    store::InflightRow row = taken_over ? l.stored.inflight : store::new_inflight(c.call.identity);
+    const int attempt_number = row.attempt() + 1;
+    const core::Token own = c.call.request.token ? *c.call.request.token : pg::random_token();
+
+    row.set(claimed_at, TimestampTzGetDatum(l.now));
+    row.set(state_since, TimestampTzGetDatum(l.now));
+    row.set(attempt, Int32GetDatum(attempt_number));
+    row.set(failures, Int32GetDatum(l.decision.failures));
+    row.set(max_attempts, Int32GetDatum(c.policy.max_attempts));
+    row.set(store::inflight::granted, BoolGetDatum(false));
+    row.set(token, store::uuid_datum(own));
+    row.set_text(on_interrupt, store::rule_text(c.policy.on_interrupt));
+    row.set_text(owner, c.call.owner ? *c.call.owner : pid_text(MyProcPid));
+    row.clear(due_at);
+    row.clear(reason);
+    fill_lease(c, row, l.now);
+    if (row.nulls[fingerprint] && c.call.request.fingerprint) {
+        row.set(fingerprint, store::bytea_datum(*c.call.request.fingerprint));
+    }
+    if (row.nulls[request] && c.policy.keep_request && c.call.request_json != nullptr) {
+        row.set(request, JsonbPGetDatum(c.call.request_json));
+    }
+
+    pg::require_durable_commit();
+    if (taken_over) {
+        store::update_inflight(row);
+    } else {
+        store::insert_inflight(row);
+    }
+    store::Holding holding{store::HoldingState::leased, attempt_number, own, c.call.session_bound};
+    store::note_holding(c.call.identity, holding);
+
+    ClaimAnswer a = protocol::granted(attempt_number, taken_over ? &l.stored.inflight : nullptr);
+    a.token = own;
+    return a;
+}
+
+// The current owner repeats its claim call: the same answer as before, and the lease renewed. A session-bound claim
+// now belongs to the calling session.
+ClaimAnswer repeat_answer(const Claiming& c, Look& l) {
+    store::InflightRow& row = l.stored.inflight;
+    fill_lease(c, row, l.now);
+    pg::require_durable_commit();
+    store::update_inflight(row);
+    const store::Holding holding{store::HoldingState::leased, row.attempt(), c.call.request.token,
+                                 c.call.session_bound};
+    store::note_holding(c.call.identity, holding);
+    ClaimAnswer a = granted(row.attempt(), &row);
+    a.token = c.call.request.token;
+    return a;
+}
+
+// Under the key lock: carries out what was decided. Where that is to change nothing, lets go of the lock at once: later
+// is impossible, because the lock moves to the transaction's resource owner.
+ClaimAnswer carry_out(const Claiming& c, Look& l) {
+    switch (l.decision.verdict) {
+    case Verdict::grant_first:
+    case Verdict::grant_next:
+        return c.call.lease ? grant_with_lease(c, l) : grant_for_transaction(c, l);
+    case Verdict::repeat_answer:
+        return repeat_answer(c, l);
+    case Verdict::fail_by_rule: {
+        fail_by_rule(c.call.identity, l.stored.inflight, c.policy, l.now);
+        store::SettledRow row;
+        if (!store::find_settled(c.call.identity, SnapshotSelf, row)) {
+            elog(ERROR, "operation failed by rule is not there");
+        }
+        return answer_settled(row, true);
+    }
+    case Verdict::review_by_rule: {
+        review_by_rule(l.stored.inflight, l.decision.failures, l.now);
+        ClaimAnswer a;
+        a.outcome = Answer::review;
+        a.attempt = l.stored.inflight.attempt();
+        return a;
+    }
+    default:
+        pg::release_key_lock(c.tag);
+        return answer(c, l);
+    }
+}
+
+// The lock is not to be had. A probe may have missed a row that is just being updated: one more look, under an MVCC
+// snapshot, so that a committed outcome or fingerprint is never answered as merely in progress.
+ClaimAnswer answer_without_lock(const Claiming& c, Look& l) {
+    if (l.stored.nothing()) {
+        look(c, l, true);
+        if (!core::needs_lock(l.decision.verdict)) {
+            return answer(c, l);
+        }
+    }
+    return answer_locked(c, l);
+}
+
+enum class Wait : std::uint8_t { had, look_again, answered, over };
+
+// Waits for what stands in the way of a claim that needs the lock. Beside a row in flight nobody queues: a waiting
+// claim would stop the owner's own calls. Where no row is seen, the holder is a transaction-scoped claim (or one not
+// yet committed), and the lock manager's queue is fair, knows deadlocks, and can be cancelled.
+Wait wait_for_lock(const Claiming& c, Look& l) {
+    const long left = wait_left_ms(c);
+    if (left == 0) {
+        return Wait::over;
+    }
+    if (l.stored.is_inflight) {
+        pg::pause_ms(std::min(left, reread_every_ms));
+        return Wait::look_again;
+    }
+    pg::QueuedKeyLock queued;
+    if (!queued.acquire(c.tag, left)) {
+        return Wait::over;
+    }
+    look(c, l);
+    if (l.decision.verdict == Verdict::too_old) {
+        queued.abandon();
+        return Wait::answered;
+    }
+    if (core::needs_lock(l.decision.verdict)) {
+        queued.keep();
+        return Wait::had;
+    }
+    queued.abandon();
+    return Wait::look_again;
+}
+
+ClaimAnswer run_claim(const Claiming& c) {
+    Look l{};
+    for (;;) {
+        look(c, l);
+        if (core::needs_lock(l.decision.verdict)) {
+            if (pg::try_key_lock(c.tag)) {
+                look(c, l); // again, now under the lock
+                if (core::needs_lock(l.decision.verdict)) {
+                    return carry_out(c, l);
+                }
+                pg::release_key_lock(c.tag);
+            } else {
+                switch (wait_for_lock(c, l)) {
+                case Wait::had:
+                    return carry_out(c, l);
+                case Wait::answered:
+                    return answer(c, l);
+                case Wait::over:
+                    return answer_without_lock(c, l);
+                case Wait::look_again:
+                    continue;
+                }
+            }
+        }
+        const long left = wait_left_ms(c);
+        if (l.decision.verdict != Verdict::in_progress || left == 0) {
+            return answer(c, l);
+        }
+        pg::pause_ms(std::min(left, reread_every_ms));
+    }
+}
+
+// What this transaction holds already: an open claim may not be claimed again, except that the owner of a leased one
+// may repeat its call with its own token.
+void refuse_second_claim(const ClaimCall& call) {
+    const store::Holding* holding = store::find_holding(call.identity);
+    if (holding == nullptr || holding->state == store::HoldingState::settled ||
+        holding->state == store::HoldingState::released) {
+        return;
+    }
+    const bool repeats = holding->token && call.request.token == holding->token;
+    if (!repeats) {
+        pg::raise_already_claimed(call.identity);
+    }
+}
+
+void check_policy(ClaimCall& call, const core::Policy& policy) {
+    constexpr const char* format_names[] = {"any", "uuid", "uuidv7"};
+    if (!core::has_format(call.identity.key, policy.key_format)) {
+        pg::raise_bad_key_format(call.identity, format_names[static_cast<int>(policy.key_format)]);
+    }
+    if (policy.key_format == core::KeyFormat::uuidv7) {
+        // Both given: the earlier counts, so that a caller who stamps every retry anew does not look fresh.
+        const std::optional<core::Time> own = core::uuidv7_time(call.identity.key);
+        std::optional<core::Time>& issued = call.request.issued_at;
+        issued = issued && own ? std::min(*issued, *own) : (own ? own : issued);
+    }
+    if (call.request.issued_at &&
+        core::between(*call.request.issued_at, pg::now()) > policy.tolerated_skew) {
+        pg::raise_issued_in_future(call.identity);
+    }
+    if (!call.request.fingerprint && policy.fingerprint_required) {
+        pg::raise_fingerprint_required(call.identity);
+    }
+    check_lease(call.identity, policy, call.lease);
+}
+
+} // namespace
+
+ClaimAnswer claim(ClaimCall call) {
+    const core::Policy policy = store::policy_for(call.identity.action);
+    check_policy(call, policy);
+    refuse_second_claim(call);
+    const Claiming c{call, policy, pg::key_lock_tag(call.identity), GetCurrentTimestamp()};
+    return run_claim(c);
+}
+
+} // namespace idem::protocol

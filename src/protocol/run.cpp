@@ -1,0 +1,168 @@
+#include <cstring>
+
+#include "protocol/run.hpp"
+
+#include "pg/compat.hpp"
+#include "pg/errors.hpp"
+#include "protocol/owner.hpp"
+
+extern "C" {
+#include "utils/resowner.h"
+}
+
+namespace idem::protocol {
+
+namespace {
+
+// A handler that is running; on the stack of run().
+struct Frame {
+    core::Identity identity;
+    int attempt;
+    Frame* outer;
+    MemoryContext context; // outlives the handler's subtransaction
+    bool rejected = false;
+    Jsonb* result = nullptr;
+    int status = 0;
+};
+constinit Frame* innermost = nullptr;
+
+[[noreturn]] void raise_no_handler(const char* what) {
+    ereport(ERROR, (errcode(ERRCODE_UNDEFINED_FUNCTION), errmsg("handler %s", what),
+                    errhint("A handler is a function (jsonb) that returns jsonb.")));
+    pg_unreachable();
+}
+
+// Returns whether it is STRICT.
+bool check_handler(Oid handler) {
+    HeapTuple tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(handler));
+    if (!HeapTupleIsValid(tuple)) {
+        raise_no_handler("does not exist");
+    }
+    const auto* proc = reinterpret_cast<const FormData_pg_proc*>(GETSTRUCT(tuple));
+    const bool fits = proc->prokind == PROKIND_FUNCTION && !proc->proretset && proc->pronargs == 1 &&
+                      proc->proargtypes.values[0] == JSONBOID && proc->prorettype == JSONBOID;
+    const bool strict = proc->proisstrict;
+    ReleaseSysCache(tuple);
+    if (!fits) {
+        raise_no_handler("has another signature");
+    }
+    const AclResult allowed = pg::compat::check_execute(handler, GetUserId());
+    if (allowed != ACLCHECK_OK) {
+        aclcheck_error(allowed, OBJECT_FUNCTION, get_func_name(handler));
+    }
+    return strict;
+}
+
+store::Nullable call_handler(Oid handler, Jsonb* request) {
+    FmgrInfo function;
+    fmgr_info(handler, &function);
+    LOCAL_FCINFO(call, 1);
+    InitFunctionCallInfoData(*call, &function, 1, DEFAULT_COLLATION_OID, nullptr, nullptr);
+    call->args[0].value = request == nullptr ? Datum{0} : JsonbPGetDatum(request);
+    call->args[0].isnull = request == nullptr;
+    // A fresh snapshot, so that at READ COMMITTED the handler sees what a rival committed while we waited for it.
+    PushActiveSnapshot(GetTransactionSnapshot());
+    const Datum result = FunctionCallInvoke(call);
+    PopActiveSnapshot();
+    return {result, call->isnull};
+}
+
+// Runs the handler in a subtransaction of its own, so that a rejection can undo it. True: it returned.
+bool run_in_subtransaction(Frame& frame, Oid handler, Jsonb* request, store::Nullable& result) {
+    ResourceOwner owner = CurrentResourceOwner;
+    volatile bool returned = false;
+
+    BeginInternalSubTransaction(nullptr);
+    MemoryContextSwitchTo(frame.context);
+    frame.outer = innermost;
+    innermost = &frame;
+    PG_TRY();
+    {
+        result = call_handler(handler, request);
+        returned = true;
+    }
+    PG_CATCH();
+    {
+        innermost = frame.outer;
+        if (!frame.rejected || geterrcode() != pg::errcode_rejected) {
+            PG_RE_THROW();
+        }
+        MemoryContextSwitchTo(frame.context);
+        FlushErrorState();
+    }
+    PG_END_TRY();
+    innermost = frame.outer;
+    if (returned && frame.rejected) {
+        pg::raise_swallowed_reject(frame.identity);
+    }
+    if (returned) {
+        ReleaseCurrentSubTransaction();
+    } else {
+        RollbackAndReleaseCurrentSubTransaction();
+    }
+    MemoryContextSwitchTo(frame.context);
+    CurrentResourceOwner = owner;
+    return returned;
+}
+
+} // namespace
+
+ClaimAnswer run(const ClaimCall& call, Oid handler) {
+    const bool strict = check_handler(handler);
+    if (strict && call.request_json == nullptr) {
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("request must not be NULL for a STRICT handler")));
+    }
+    ClaimAnswer answer = claim(call);
+    if (!answer.is_granted()) {
+        return answer;
+    }
+    Frame frame{call.identity, *answer.attempt, nullptr, CurrentMemoryContext};
+    SettleCall settlement;
+    settlement.identity = call.identity;
+    settlement.succeeded = run_in_subtransaction(frame, handler, call.request_json, settlement.result);
+    if (!settlement.succeeded) {
+        settlement.status = {Int32GetDatum(frame.status), false};
+        settlement.result = {frame.result == nullptr ? Datum{0} : JsonbPGetDatum(frame.result),
+                             frame.result == nullptr};
+    }
+    const SettledTimes times = settle(settlement);
+
+    ClaimAnswer outcome;
+    outcome.outcome = settlement.succeeded ? Answer::completed : Answer::failed;
+    outcome.attempt = answer.attempt;
+    outcome.succeeded = settlement.succeeded;
+    outcome.status = settlement.status;
+    outcome.result = settlement.result;
+    outcome.settled_at = times.settled_at;
+    outcome.expires_at = times.expires_at;
+    return outcome;
+}
+
+bool find_running(core::Identity& identity, int& attempt) {
+    if (innermost == nullptr) {
+        return false;
+    }
+    identity = innermost->identity;
+    attempt = innermost->attempt;
+    return true;
+}
+
+void reject(Jsonb* result, int status) {
+    if (innermost == nullptr) {
+        ereport(ERROR, (errcode(pg::errcode_rejected), errmsg("idem_reject was called outside a handler of idem_run"),
+                        errhint("Use idem_fail to record a failure of an operation that was claimed with idem_claim.")));
+    }
+    Frame& frame = *innermost;
+    frame.rejected = true;
+    frame.status = status;
+    frame.result = nullptr;
+    if (result != nullptr) {
+        frame.result = static_cast<Jsonb*>(MemoryContextAlloc(frame.context, VARSIZE(result)));
+        std::memcpy(frame.result, result, VARSIZE(result));
+    }
+    ereport(ERROR, (errcode(pg::errcode_rejected), errmsg("operation was rejected by its handler"),
+                    errdetail_internal("%s", core::describe(frame.identity).text)));
+    pg_unreachable();
+}
+
+} // namespace idem::protocol

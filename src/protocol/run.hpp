@@ -1,0 +1,19 @@
+// idem_run: claim, call a handler, settle, in one transaction; and what the handler may ask and say.
+#pragma once
+
+#include "core/identity.hpp"
+#include "protocol/claim.hpp"
+
+namespace idem::protocol {
+
+// `handler`: OID of a function (jsonb) returning jsonb that the caller may execute.
+ClaimAnswer run(const ClaimCall& call, Oid handler);
+
+// The operation of the innermost handler that is running; false: none is.
+bool find_running(core::Identity& identity, int& attempt);
+
+// From a handler: undo its changes and record a final failure. Raises IDM08; outside a handler that is an ordinary
+// error.
+[[noreturn]] void reject(Jsonb* result, int status);
+
+} // namespace idem::protocol

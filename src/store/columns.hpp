@@ -1,0 +1,35 @@
+// The columns of our tables, in the order of the install script. C code addresses them by these positions; that a
+// live table still has them is checked before it is used (pg/relations.cpp).
+#pragma once
+
+#include <iterator>
+#include <span>
+
+#include "pg/pg.hpp"
+#include "pg/relations.hpp"
+
+namespace idem::store {
+
+namespace settled {
+enum Field : int {
+    settled_at, expires_at, forget_at, claimed_at, attempt, status, succeeded, stripped,
+    account, action, key, fingerprint, request, result, body, body_bytes, count
+};
+} // namespace settled
+
+namespace inflight {
+enum Field : int {
+    claimed_at, state_since, lease_expires_at, due_at, session_start, session_pid, attempt, failures, max_attempts,
+    in_review, granted, token, lease, account, action, key, on_interrupt, owner, reason, last_error, fingerprint,
+    request, checkpoint, progress, count
+};
+} // namespace inflight
+
+namespace seen {
+enum Field : int { seen_at, forget_at, account, action, key, fingerprint, count };
+} // namespace seen
+
+const char* name_of(pg::TableId id);
+std::span<const pg::Column> columns_of(pg::TableId id);
+
+} // namespace idem::store

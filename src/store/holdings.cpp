@@ -1,0 +1,275 @@
+#include <cstring>
+
+#include "store/holdings.hpp"
+
+#include "pg/clock.hpp"
+#include "pg/entry.hpp"
+#include "pg/errors.hpp"
+#include "pg/idle_claim.hpp"
+#include "pg/key_lock.hpp"
+#include "pg/settings.hpp"
+#include "store/operation.hpp"
+
+namespace idem::store {
+
+namespace {
+
+constexpr long recheck_wait_ms = 100;
+constexpr int none = -1;
+
+// An array in memory of the transaction, which grows.
+template <typename T>
+struct List {
+    T* items = nullptr;
+    int size = 0;
+    int room = 0;
+
+    T& add() {
+        if (size == room) {
+            const int wanted = room == 0 ? 8 : room * 2;
+            const Size bytes = static_cast<Size>(wanted) * sizeof(T);
+            items = static_cast<T*>(items == nullptr ? MemoryContextAllocHuge(TopTransactionContext, bytes)
+                                                     : repalloc_huge(items, bytes));
+            room = wanted;
+        }
+        items[size] = T{};
+        return items[size++];
+    }
+};
+
+// An operation that this transaction has held at some time.
+struct Operation {
+    core::StoredIdentity identity;
+    uint64 hash;
+    int last_event = none;
+};
+
+struct Event {
+    int operation;
+    int before; // the operation's event before this one
+    int level;  // of subtransaction nesting
+    Holding holding;
+};
+
+struct Promise {
+    core::StoredIdentity identity;
+    core::Token token;
+};
+
+struct TransactionState {
+    List<Operation> operations;
+    List<Event> events;
+    List<Promise> promises;
+    int held = 0; // operations with an event: each has a key lock
+    bool active = false;
+    bool doomed = false;
+    core::StoredIdentity doomed_by;
+};
+constinit TransactionState xact;
+
+uint64 hash_of(const LOCKTAG& tag) {
+    return (static_cast<uint64>(tag.locktag_field2) << 32) | tag.locktag_field3;
+}
+
+int find_operation(const core::Identity& identity, uint64 hash) {
+    for (int i = xact.operations.size - 1; i >= 0; i--) {
+        if (xact.operations.items[i].hash == hash && xact.operations.items[i].identity.get() == identity) {
+            return i;
+        }
+    }
+    return none;
+}
+
+const Holding* holding_of(const Operation& operation) {
+    return operation.last_event == none ? nullptr : &xact.events.items[operation.last_event].holding;
+}
+
+bool is_open_claim(const Holding* holding) {
+    return holding != nullptr && (holding->state == HoldingState::claimed || holding->state == HoldingState::leased);
+}
+
+void on_transaction(XactEvent event, void*);
+
+void activate() {
+    if (xact.active) {
+        return;
+    }
+    xact.active = true;
+    // Callbacks run last-registered-first. Ours moves to the head, so that a claim that is not settled stops the commit
+    // before another extension has committed something elsewhere in its own callback (postgres_fdw).
+    UnregisterXactCallback(on_transaction, nullptr);
+    RegisterXactCallback(on_transaction, nullptr);
+}
+
+void forget_everything() noexcept {
+    xact = TransactionState{};
+}
+
+void cut_off(int level) noexcept {
+    while (xact.events.size > 0 && xact.events.items[xact.events.size - 1].level >= level) {
+        const Event& event = xact.events.items[--xact.events.size];
+        Operation& operation = xact.operations.items[event.operation];
+        operation.last_event = event.before;
+        xact.held -= event.before == none ? 1 : 0;
+    }
+}
+
+void move_up(int level) noexcept {
+    for (int i = xact.events.size - 1; i >= 0 && xact.events.items[i].level >= level; i--) {
+        xact.events.items[i].level = level - 1;
+    }
+}
+
+// Is the token of a promise still the current one? Where the transaction settled or released the operation itself, or
+// has kept the lock since an owner call, it is.
+void check_promise(const Promise& promise) {
+    const core::Identity identity = promise.identity.get();
+    const LOCKTAG tag = pg::key_lock_tag(identity);
+    const int at = find_operation(identity, hash_of(tag));
+    const Holding* holding = at == none ? nullptr : holding_of(xact.operations.items[at]);
+    if (holding != nullptr && pg::holds_key_lock(tag)) {
+        return;
+    }
+    // Not had in time: somebody holds it who may be taking the operation over.
+    if (!pg::try_key_lock_for(tag, recheck_wait_ms)) {
+        pg::raise_doomed(identity);
+    }
+    Stored stored;
+    read_stored(identity, SnapshotSelf, stored);
+    if (core::judge_owner(stored.settled_facts(), stored.inflight_facts(), promise.token, pg::now(), false) !=
+        core::OwnerVerdict::current) {
+        pg::raise_doomed(identity);
+    }
+}
+
+void check_before_commit(bool preparing) {
+    if (xact.doomed) {
+        pg::raise_doomed(xact.doomed_by.get());
+    }
+    for (int i = 0; i < xact.operations.size; i++) {
+        const Holding* holding = holding_of(xact.operations.items[i]);
+        if (holding == nullptr) {
+            continue;
+        }
+        if (holding->state == HoldingState::claimed) {
+            pg::raise_not_settled(xact.operations.items[i].identity.get());
+        }
+        if (preparing && holding->session_bound && holding->state != HoldingState::settled &&
+            holding->state != HoldingState::released) {
+            pg::raise_session_bound_prepared(xact.operations.items[i].identity.get());
+        }
+    }
+    for (int i = 0; i < xact.promises.size; i++) {
+        check_promise(xact.promises.items[i]);
+    }
+}
+
+void on_transaction(XactEvent event, void*) {
+    if (!xact.active) {
+        return;
+    }
+    switch (event) {
+    case XACT_EVENT_PRE_COMMIT:
+    case XACT_EVENT_PRE_PREPARE:
+        pg::guarded([event] {
+            check_before_commit(event == XACT_EVENT_PRE_PREPARE);
+            return 0;
+        });
+        break;
+    case XACT_EVENT_COMMIT:
+    case XACT_EVENT_ABORT:
+    case XACT_EVENT_PREPARE:
+        forget_everything();
+        break;
+    default:
+        break;
+    }
+}
+
+void on_subtransaction(SubXactEvent event, SubTransactionId, SubTransactionId, void*) {
+    if (!xact.active) {
+        return;
+    }
+    const int level = GetCurrentTransactionNestLevel();
+    if (event == SUBXACT_EVENT_ABORT_SUB) {
+        cut_off(level);
+    } else if (event == SUBXACT_EVENT_COMMIT_SUB) {
+        move_up(level);
+    }
+}
+
+} // namespace
+
+const Holding* find_holding(const core::Identity& identity) {
+    if (xact.operations.size == 0) {
+        return nullptr;
+    }
+    const int at = find_operation(identity, hash_of(pg::key_lock_tag(identity)));
+    return at == none ? nullptr : holding_of(xact.operations.items[at]);
+}
+
+void note_holding(const core::Identity& identity, const Holding& holding) {
+    activate();
+    const uint64 hash = hash_of(pg::key_lock_tag(identity));
+    int at = find_operation(identity, hash);
+    const bool newly_held = at == none || xact.operations.items[at].last_event == none;
+    if (newly_held && xact.held >= pg::settings.max_claims_per_transaction) {
+        pg::raise_too_many_claims(pg::settings.max_claims_per_transaction);
+    }
+    pg::arm_idle_claim_timeout();
+    if (at == none) {
+        at = xact.operations.size;
+        Operation& operation = xact.operations.add();
+        operation.identity = core::StoredIdentity(identity);
+        operation.hash = hash;
+    }
+    Operation& operation = xact.operations.items[at];
+    const int now = xact.events.size;
+    Event& event = xact.events.add();
+    event.operation = at;
+    event.before = operation.last_event;
+    event.level = GetCurrentTransactionNestLevel();
+    event.holding = holding;
+    operation.last_event = now;
+    xact.held += newly_held ? 1 : 0;
+}
+
+bool find_only_claim(OpenClaim& claim) {
+    int found = 0;
+    for (int i = 0; i < xact.operations.size; i++) {
+        const Holding* holding = holding_of(xact.operations.items[i]);
+        if (is_open_claim(holding)) {
+            found++;
+            claim.identity = xact.operations.items[i].identity.get();
+            claim.attempt = holding->attempt;
+        }
+    }
+    return found == 1;
+}
+
+void promise_ownership(const core::Identity& identity, const core::Token& token) {
+    activate();
+    for (int i = xact.promises.size - 1; i >= 0; i--) {
+        if (xact.promises.items[i].token == token && xact.promises.items[i].identity.get() == identity) {
+            return;
+        }
+    }
+    Promise& promise = xact.promises.add();
+    promise.identity = core::StoredIdentity(identity);
+    promise.token = token;
+}
+
+void doom_transaction(const core::Identity& identity) {
+    activate();
+    if (!xact.doomed) {
+        xact.doomed = true;
+        xact.doomed_by = core::StoredIdentity(identity);
+    }
+}
+
+void init_holdings() {
+    RegisterXactCallback(on_transaction, nullptr);
+    RegisterSubXactCallback(on_subtransaction, nullptr);
+}
+
+} // namespace idem::store

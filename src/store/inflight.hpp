@@ -1,0 +1,53 @@
+// Table idem_inflight: who may advance what is still open.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "core/decide.hpp"
+#include "core/identity.hpp"
+#include "pg/pg.hpp"
+#include "store/columns.hpp"
+
+namespace idem::store {
+
+// A row as it was read; values point into its own memory. Setters prepare an update.
+struct InflightRow {
+    HeapTuple tuple;
+    Datum values[inflight::count];
+    bool nulls[inflight::count];
+    core::InflightFacts facts;
+
+    int attempt() const { return DatumGetInt32(values[inflight::attempt]); }
+    core::Time lease_expires_at() const { return facts.lease_expires_at; }
+    core::Duration lease() const;
+    std::optional<std::string_view> text(inflight::Field field) const;
+
+    void set(inflight::Field field, Datum value) {
+        values[field] = value;
+        nulls[field] = false;
+    }
+    void set_text(inflight::Field field, std::string_view value);
+    void clear(inflight::Field field) {
+        values[field] = Datum{0};
+        nulls[field] = true;
+    }
+    // Ends at now + lease.
+    void renew(core::Time now, core::Duration lease);
+    void bind_to_session(bool bound); // to this one
+};
+
+bool find_inflight(const core::Identity& identity, Snapshot snapshot, InflightRow& row);
+
+// All under the key lock.
+void insert_inflight(const InflightRow& row);
+void update_inflight(const InflightRow& row);
+void delete_inflight(const InflightRow& row);
+
+// A row with nothing set but what may not be NULL.
+InflightRow new_inflight(const core::Identity& identity);
+
+const char* rule_text(core::Rule rule);
+core::Rule rule_of(std::string_view text);
+
+} // namespace idem::store

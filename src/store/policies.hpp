@@ -1,0 +1,17 @@
+// Table idem_policies, through a cache of this session.
+#pragma once
+
+#include <string_view>
+
+#include "core/policy.hpp"
+
+namespace idem::store {
+
+// The policy in force for `action`. Read with a fresh snapshot when the cache has been invalidated, so that a
+// REPEATABLE READ transaction cannot leave an old policy in the cache for the life of its session.
+const core::Policy& policy_for(std::string_view action);
+
+// Registers the cache's invalidation; from _PG_init.
+void init_policies();
+
+} // namespace idem::store

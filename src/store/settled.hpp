@@ -1,0 +1,44 @@
+// Table idem_settled: outcomes that can never change again.
+#pragma once
+
+#include "core/decide.hpp"
+#include "core/identity.hpp"
+#include "pg/pg.hpp"
+#include "store/columns.hpp"
+
+namespace idem::store {
+
+// A row as it was read; values point into its own memory.
+struct SettledRow {
+    HeapTuple tuple;
+    Datum values[settled::count];
+    bool nulls[settled::count];
+    core::SettledFacts facts;
+
+    bool succeeded() const { return DatumGetBool(values[settled::succeeded]); }
+    int attempt() const { return DatumGetInt32(values[settled::attempt]); }
+};
+
+bool find_settled(const core::Identity& identity, Snapshot snapshot, SettledRow& row);
+
+// A value that may be NULL.
+struct Nullable {
+    Datum value = Datum{0};
+    bool is_null = true;
+};
+
+// What is recorded of an outcome.
+struct Outcome {
+    bool succeeded;
+    int attempt;
+    Nullable status, request, result, body, body_bytes;
+    core::Fingerprint fingerprint;
+    Nullable claimed_at; // of a leased claim
+};
+
+// Records the outcome at `now`, under the key lock; a forgotten record of the same identity makes room. Returns until
+// when it is replayed. Raises IDM04 if it is settled after all.
+core::Time insert_settled(const core::Identity& identity, const Outcome& outcome, const core::Policy& policy,
+                          core::Time now);
+
+} // namespace idem::store
