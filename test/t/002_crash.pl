@@ -42,14 +42,15 @@ my %crash = (
 	},
 	'immediate shutdown' => sub { $node->stop('immediate'); $node->start; },
 	'postmaster killed' => sub {
-		$node->kill9;
 		# The children notice at their own pace, and keep the shared memory until then.
-		for (1 .. 300)
+		my @children = split /\n/, $node->safe_psql('postgres', 'SELECT pid FROM pg_stat_activity');
+		$node->kill9;
+		for (1 .. 600)
 		{
-			last if $node->start(fail_ok => 1);
+			last unless kill 0, @children;
 			usleep(100_000);
 		}
-		wait_for_start();
+		$node->start;
 	});
 
 # Whether a commit is on disk when its answer comes.
@@ -156,7 +157,7 @@ foreach my $how ('backend killed', 'immediate shutdown', 'postmaster killed')
 		is($ask->($name), 'in_progress', "G1: $how: $name: nobody else gets it");
 		is($after->ok($own->('idem_guard', $name, columns => 'r > now()')), 't', "G6: $how: $name: its token is good");
 	}
-	is($ask->('bound', 'outcome, attempt'), 'recovered|2', "G5: $how: session-bound claim is free at once");
+	is($after->ok(claim($k->('bound'), lease => q('1 h'), columns => 'outcome, attempt')), 'recovered|2', "G5: $how: session-bound claim is free at once");
 
 	is($after->ok(q(SELECT count(*) FROM pg_prepared_xacts)), '2', 'prepared transactions are there');
 	is($look->('prep', 'state, owner'), 'in_progress|prepared transaction', "G8: $how: prepared settlement is not absent");

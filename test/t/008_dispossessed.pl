@@ -251,12 +251,15 @@ my @scripts = (
 	beat_script(500), beat_script(500),
 	rival_script(200, $seed + 100), rival_script(200, $seed + 101));
 my $dsn = $node->connstr('postgres');
+my $dir = PostgreSQL::Test::Utils::tempdir();
 my @runs;
 foreach my $sql (@scripts)
 {
+	my $file = "$dir/" . @runs;
+	append_to_file($file, $sql);
 	my ($out, $err) = ('', '');
-	my $run = { sql => $sql, out => \$out, err => \$err };
-	$run->{h} = IPC::Run::start [ 'psql', '-XAtq', '-d', $dsn ], '<', \$run->{sql}, '>', \$out, '2>', \$err;
+	my $run = { out => \$out, err => \$err };
+	$run->{h} = IPC::Run::start [ 'psql', '-XAtq', '-d', $dsn, '-f', $file ], '<', \undef, '>', \$out, '2>', \$err;
 	push @runs, $run;
 }
 my %errors;
@@ -264,7 +267,7 @@ foreach my $run (@runs)
 {
 	$run->{h}->finish;
 	$errors{$1}++ while ${ $run->{err} } =~ /(?:ERROR|FATAL|PANIC):  ([0-9A-Z]{5})/g;
-	my @rest = grep { !/ERROR:  IDM0[24]|ERROR:  25P02|^(DETAIL|HINT|LOCATION|CONTEXT|QUERY|STATEMENT)|^SQL function|^PL\/pgSQL/ } split /\n/, ${ $run->{err} };
+	my @rest = grep { !/ERROR:  IDM0[24]|ERROR:  25P02|^(?:psql:\S+ )?(DETAIL|HINT|LOCATION|CONTEXT|QUERY|STATEMENT)|^SQL function|^PL\/pgSQL/ } split /\n/, ${ $run->{err} };
 	diag(join "\n", @rest[ 0 .. ($#rest > 9 ? 9 : $#rest) ]) if @rest;
 }
 note('errors met: ' . join(', ', map { "$_ x $errors{$_}" } sort keys %errors));

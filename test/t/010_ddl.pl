@@ -76,6 +76,35 @@ is($s->ok(q(SET enable_seqscan = off; SELECT count(*) FROM idem_settled WHERE ac
 	'1', 'the added index is maintained');
 $s->ok('DROP INDEX more');
 
+# A rewrite of the table comes between the owner's call and its lock on the table, and moves the rows: Z's row stands
+# where A's will be. The owner of Z must not meet A.
+my ($tz, $ta) = ('0000000f-0000-0000-0000-00000000000f', '0000000a-0000-0000-0000-00000000000a');
+my %rewrite = (
+	idem_complete => sub { call('idem_complete', $_[0], token => "'$tz'", columns => q('called')) },
+	idem_checkpoint => sub { call('idem_checkpoint', $_[0], token => "'$tz'", checkpoint => q('c'), columns => q('called')) },
+	idem_renew => sub { call('idem_renew', $_[0], token => "'$tz'", columns => q('called')) },
+	idem_release => sub { call('idem_release', $_[0], token => "'$tz'", columns => q('called')) },
+	idem_claim => sub { claim($_[0], lease => q('1 h'), columns => q('called')) });
+my $third = session($node);
+foreach my $name (sort keys %rewrite)
+{
+	$s->ok('TRUNCATE idem_inflight');
+	$s->ok(claim("z-$name", lease => q('1 h'), token => "'$tz'"));
+	$s->ok(call('idem_release', "z-$name", token => "'$tz'")) if $name eq 'idem_claim';
+	$s->ok(claim("a-$name", lease => q('1 h'), token => "'$ta'"));
+	$s->ok('BEGIN; LOCK TABLE idem_inflight IN SHARE MODE');
+	$other->send($rewrite{$name}->("z-$name"));
+	wait_until($third, 'SELECT count(*) > 0 FROM pg_locks WHERE NOT granted AND pid = ' . $other->pid);
+	$s->ok('CLUSTER idem_inflight USING idem_inflight_pkey; COMMIT');
+	is($other->get, '', "G12: $name while the table is rewritten: no error");
+	is($other->out, 'called', "$name while the table is rewritten");
+	is($s->ok(call('idem_lookup', "a-$name", columns => 'state, attempt, checkpoint')), 'in_progress|1|', "G1: $name: another operation is not touched");
+	is($s->ok(q(SELECT string_agg(key || ' ' || attempt, ', ' ORDER BY key) FROM idem_inflight)),
+		"a-$name 1" . ($name eq 'idem_complete' ? '' : ", z-$name " . ($name eq 'idem_claim' ? 2 : 1)), "G1: $name: the rows are right");
+}
+$s->ok('TRUNCATE idem_inflight');
+$third->quit;
+
 # A database made from one that has the extension
 $s->ok(claim('copied', lease => q('1 h')));
 my $count = $s->ok('SELECT count(*) FROM idem_settled');

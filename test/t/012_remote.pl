@@ -93,7 +93,7 @@ my $sub = new_node('subscriber');
 $node->safe_psql('postgres', 'CREATE PUBLICATION p FOR TABLE idem_settled, idem_inflight, idem_seen, idem_policies');
 my $token = 'dddddddd-dddd-dddd-dddd-dddddddddddd';
 $admin->ok($warm_idem->('before'));
-$sub->safe_psql('postgres', "CREATE SUBSCRIPTION s CONNECTION '" . $node->connstr('postgres') . q(' PUBLICATION p));
+$sub->safe_psql('postgres', "CREATE SUBSCRIPTION s CONNECTION 'host=$host port=$port dbname=postgres' PUBLICATION p");
 $sub->wait_for_subscription_sync($node, 's');
 $admin->ok($warm_idem->('after'));
 $admin->ok(claim($_, lease => q('1 h'), token => "'$token'", owner => q('w1'))) foreach qw(leased settled released);

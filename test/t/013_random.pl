@@ -45,7 +45,11 @@ sub violation
 	my ($text) = @_;
 	push @violations, $text;
 	diag("VIOLATION: $text");
-	diag(join "\n", @history[ ($#history > 40 ? -40 : 0) .. -1 ]) if @violations == 1;
+	return if @violations > 1;
+	my ($name) = $text =~ /(s\d)/;
+	my @own = grep { /^$name/ } @history;
+	my ($begin) = grep { $own[$_] =~ /BEGIN/ } reverse 0 .. $#own;
+	diag(join "\n", 'its transaction:', @own[ ($begin // 0) .. $#own ], 'last of all:', @history[ ($#history > 30 ? -30 : 0) .. -1 ]);
 	return;
 }
 
@@ -124,6 +128,24 @@ sub answered
 	}
 	violation("G1: $who->{name}: deadlock is no answer to a claim") if $state eq '40P01' && $job->{kind} eq 'claim';
 	$job->{then}->($state, $out);
+	# What an error gave back, others may have had before we knew.
+	foreach my $suspect (@{ $job->{suspects} || [] })
+	{
+		violation($suspect->[1]) if grep { $_->{locks}{ $suspect->[0] } } @{ $who->{levels} };
+	}
+	return;
+}
+
+# Nobody else may hold the key's lock now.
+sub alone
+{
+	my ($who, $key, $text) = @_;
+	foreach my $holder (holders($key, $who))
+	{
+		my $full = "$text, which $holder->{name} holds";
+		if ($holder->{job}) { push @{ $holder->{job}{suspects} }, [ $key, $full ]; }
+		else { violation($full); }
+	}
 	return;
 }
 
@@ -178,7 +200,7 @@ sub claim_answer
 		my $mine = merged($who, 'settled')->{$key};
 		if ($outcome =~ /claimed|recovered/)
 		{
-			violation("G1: $who->{name}: granted $key, which $_->{name} holds") foreach holders($key, $who);
+			alone($who, $key, "G1: $who->{name}: granted $key");
 			violation("G1: $who->{name}: granted $key, which is settled") if defined $settled{$key} || defined $mine;
 			level($who)->{locks}{$key} = 1;
 			if ($leased)
@@ -190,6 +212,7 @@ sub claim_answer
 			else
 			{
 				level($who)->{claims}{$key} = 1;
+				level($who)->{released}{$key} = 0;
 			}
 		}
 		elsif ($outcome =~ /completed|failed/)
@@ -284,7 +307,7 @@ sub step
 			sub {
 				return if $_[0] ne '' || $function eq 'idem_renew';
 				violation("G6: $who->{name}: $function of $key with a token that is not current") unless current($who, $key, $token);
-				violation("G1: $who->{name}: $function of $key, which $_->{name} holds") foreach holders($key, $who);
+				alone($who, $key, "G1: $who->{name}: $function of $key");
 				level($who)->{locks}{$key} = 1;
 			});
 	}
@@ -310,13 +333,13 @@ sub step
 	}
 	return run($who, 'lookup', call('idem_lookup', $key, columns => 'state, result'), 0,
 		sub {
+			return if $_[0] ne '';
 			my ($state, $result) = split /\|/, $_[1];
 			my $want = merged($who, 'settled')->{$key} // $settled{$key};
 			violation("G8: $who->{name}: lookup of $key answers nothing, but it is settled") if defined $want && !defined $state;
 			violation("G8: $who->{name}: lookup of $key: $state $result, not $want") if defined $want && $state && ($state !~ /completed|failed/ || $result ne $want);
 			violation("G8: $who->{name}: lookup of $key: $state, but nobody settled it") if !defined $want && ($state // '') =~ /completed|failed/;
-			violation("G8: $who->{name}: lookup of $key: absent, but $_->{name} holds it")
-			  foreach !defined $state ? holders($key, $who) : ();
+			alone($who, $key, "G8: $who->{name}: lookup finds nothing of $key") unless defined $state;
 		});
 }
 
@@ -353,7 +376,7 @@ sub settle
 			my ($state) = @_;
 			return if $state ne '';
 			violation("G6: $who->{name}: settled $key with a token that is not current") if $token && !current($who, $key, $token);
-			violation("G1: $who->{name}: settled $key, which $_->{name} holds") foreach holders($key, $who);
+			alone($who, $key, "G1: $who->{name}: settled $key");
 			violation("G1: $who->{name}: settled $key, which is settled") if defined $settled{$key};
 			level($who)->{settled}{$key} = $n;
 			level($who)->{locks}{$key} = 1;
@@ -401,15 +424,21 @@ foreach my $who (@sessions)
 	my $stop = time + 30;
 	while ($who->{job} && time < $stop)
 	{
-		$who->{s}->_pump(0.01);
-		answered($who) unless $who->{s}{pending};
+		foreach my $waiting (grep { $_->{job} } @sessions)
+		{
+			$waiting->{s}->_pump(0.01);
+			answered($waiting) unless $waiting->{s}{pending};
+		}
 		# Whoever waits, waits for somebody here.
 		foreach my $other (grep { !$_->{job} && $_->{begun} } @sessions)
 		{
 			run($other, 'end', 'ROLLBACK', 0, sub { end_transaction($other, 0) });
 		}
 	}
-	run($who, 'end', 'ROLLBACK', 0, sub { end_transaction($who, 0) }) if $who->{begun};
+}
+foreach my $who (@sessions)
+{
+	violation("G5: $who->{name} is stuck in $who->{job}{text}") if $who->{job};
 	$who->{s}->quit;
 }
 note("$steps steps: " . join ', ', map { "$_ x $seen{$_}" } sort keys %seen);
@@ -422,7 +451,7 @@ is_deeply(\%rows, \%settled, 'G3: the outcomes are those of the model');
 is_deeply(\%nonces, \%settled, 'G2: the business changes are there exactly where the outcome is');
 my %tokens = map { split /\|/ } split /\n/, $admin->ok(q(SELECT key, token FROM idem_inflight WHERE token IS NOT NULL));
 is_deeply(\%tokens, \%token, 'G1: the tokens are those of the model');
-is($admin->ok("SELECT count(*) FROM pg_locks WHERE objsubid = ${\ LOCK_CLASS}"), '0', 'no lock is left behind');
+ok(wait_until($admin, "SELECT count(*) FROM pg_locks WHERE objsubid = ${\ LOCK_CLASS}", '0'), 'no lock is left behind');
 
 $admin->quit;
 $node->stop;

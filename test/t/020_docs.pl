@@ -1,0 +1,275 @@
+# The documentation is true: its SQL examples give what they show, its client programs run, its links lead somewhere, and
+# it names every function, setting and error that there is. docs/internals/testing.md describes the notation.
+use strict;
+use warnings;
+
+use Cwd 'realpath';
+use File::Basename;
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+
+use PgIdemTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $top = realpath("$FindBin::RealBin/../..");
+my @documents = map { substr $_, length "$top/" }
+  grep { -e } "$top/README.md", "$top/CHANGELOG.md", "$top/CONTRIBUTING.md", glob("$top/docs/*.md"), glob("$top/docs/*/*.md"),
+  glob("$top/src/*/README.md"), glob("$top/examples/*/README.md");
+my %text = map { $_ => slurp_file("$top/$_") } @documents;
+
+my $node = new_node('docs', extension => 0, conf => "max_prepared_transactions = 10\n");
+my $admin = session($node);
+
+# ---- SQL examples
+
+# The blocks of a document in order: ```sql, and set-up in comments that a reader does not see.
+sub sql_blocks
+{
+	my ($text) = @_;
+	my @blocks;
+	while ($text =~ /^(?:```sql\n(.*?)^```$|<!-- sql-setup\n(.*?)^-->$)/msg)
+	{
+		my $block = $1 // $2;
+		my $line = 1 + (substr($text, 0, $-[0]) =~ tr/\n//);
+		push @blocks, { line => $line, steps => [ steps($block) ] };
+	}
+	return @blocks;
+}
+
+# Statements, each with what is expected of it.
+sub steps
+{
+	my ($block) = @_;
+	my (@steps, $sql);
+	my $session = 'main';
+	my $add = sub {
+		my ($end) = @_;
+		push @steps, { session => $session, sql => ($sql // '') . $end, expect => [] };
+		undef $sql;
+	};
+	pos($block) = 0;
+	while (pos($block) < length $block)
+	{
+		if ($block =~ /\G--> ?(.*)\n/gc) { push @{ $steps[-1]{expect} }, $1; }
+		elsif ($block =~ /\G-- session (\w+)\b.*\n/gc)
+		{
+			$session = $1;
+			push @steps, { session => $session, expect => [] };    # takes what that session has been waiting for
+		}
+		elsif ($block =~ /\G--.*\n/gc) { $sql .= "\n" if defined $sql; }
+		elsif (!defined $sql && $block =~ /\G\s+/gc) { next; }
+		elsif (!defined $sql && $block =~ /\G(\\.*)\n/gc) { $add->($1); }
+		elsif ($block =~ /\G(\\gset.*)\n/gc || $block =~ /\G(;)/gc) { $add->($1); }
+		elsif ($block =~ /\G(\$(\w*)\$.*?\$\2\$)/gcs || $block =~ /\G('(?:[^']|'')*'|"[^"]*")/gcs || $block =~ /\G([^\\;\$'"-]+|.)/gcs)
+		{
+			$sql = ($sql // '') . $1;
+		}
+	}
+	die "statement without an end: $sql" if defined $sql && $sql =~ /\S/;
+	return @steps;
+}
+
+# What a statement gave against lines in which ... stands for anything.
+sub same
+{
+	my ($got, @lines) = @_;
+	@lines = () if @lines == 1 && $lines[0] eq '(no rows)';
+	my $pattern = join "\n", map { join '.*', map { quotemeta } split /\.\.\./, "$_", -1 } map { s/\s+\z//r } @lines;
+	return $got =~ s/ +$//mgr =~ /\A$pattern\z/;
+}
+
+sub run_step
+{
+	my ($step, $s) = @_;
+	my @expect = @{ $step->{expect} };
+	if (defined $step->{sql}) { $s->send($step->{sql}); }
+	elsif (!@expect) { return; }
+	if (@expect && $expect[0] eq 'waits')
+	{
+		PostgreSQL::Test::Utils::usleep_ms(200) if PostgreSQL::Test::Utils->can('usleep_ms');
+		select undef, undef, undef, 0.2;
+		return $s->busy ? undef : 'it does not wait';
+	}
+	my $state = $s->get;
+	my $wanted = @expect && $expect[0] =~ /^ERROR (\w{5})$/ ? $1 : '';
+	return "SQLSTATE '$state', not '$wanted': " . $s->err if $state ne $wanted;
+	return if $wanted || !@expect || same($s->out, @expect);
+	return "answer:\n" . $s->out . "\nnot:\n" . join("\n", @expect);
+}
+
+my $databases = 0;
+
+foreach my $document (@documents)
+{
+	my @blocks = sql_blocks($text{$document}) or next;
+	my $db = 'docs' . ++$databases;
+	$admin->ok("CREATE DATABASE $db");
+	my %sessions;
+	foreach my $block (@blocks)
+	{
+		my @wrong;
+		foreach my $step (@{ $block->{steps} })
+		{
+			my $s = $sessions{ $step->{session} } //= do {
+				my $new = session($node, dbname => $db);
+				$new->ok("\\pset fieldsep ' | '\nSET client_min_messages = warning");
+				$new;
+			};
+			my $wrong = run_step($step, $s);
+			push @wrong, ($step->{sql} // "session $step->{session}") . "\n$wrong" if defined $wrong;
+		}
+		is(join("\n\n", @wrong), '', "$document line $block->{line}: examples");
+	}
+	$_->quit foreach values %sessions;
+}
+
+# ---- client programs: shown in a document as they stand in docs/examples, and run where their library is installed
+
+my %python = (psycopg2 => 'import psycopg2', psycopg => 'import psycopg');
+my $python = (grep { -x && system("$_ -c 'import psycopg2' 2>/dev/null") == 0 } '/usr/bin/python3')[0] // 'python3';
+my $node_js = 'node';
+my $work = PostgreSQL::Test::Utils::tempdir();
+
+sub found { return system("@_ >/dev/null 2>&1") == 0; }
+
+# Command that runs a program, '' where its library is missing.
+sub runner
+{
+	my ($file) = @_;
+	my $name = basename $file;
+	my $path = "$top/$file";
+	return found("$python -c 'import $1'") ? "$python -B $path" : '' if $name =~ /^(psycopg2?)_.*\.py$/;
+	return found("$node_js -e 'require(\"pg\")'") ? "$node_js $path" : '' if $name =~ /\.c?js$/;
+	return "psql -XAtq -v ON_ERROR_STOP=1 -f $path" if $name =~ /\.sql$/;
+	if ($name =~ /\.cpp$/)
+	{
+		return '' unless found('pkg-config --exists libpqxx') && found('g++ --version');
+		return "sh -c 'g++ -std=c++20 -o $work/$name.out $path \$(pkg-config --cflags --libs libpqxx) && $work/$name.out'";
+	}
+	return '';    # JDBC reaches no Unix socket
+}
+
+my %shown;
+foreach my $document (@documents)
+{
+	while ($text{$document} =~ /^<!-- file: (\S+) -->\n```\w*\n(.*?)^```$/msg)
+	{
+		my ($file, $program) = ($1, $2);
+		$shown{$file} = 1;
+		is($program, -e "$top/$file" ? slurp_file("$top/$file") : 'nothing', "$document shows $file as it is");
+	}
+}
+my @programs = map { substr $_, length "$top/" } grep { -f } glob "$top/docs/examples/*";
+is(join(' ', sort keys %shown), join(' ', sort @programs), 'every program in docs/examples is shown');
+foreach my $file (@programs)
+{
+	my $expected = slurp_file("$top/$file") =~ /^\W+ prints: (.*)$/m ? $1 : '';
+	my $command = runner($file);
+  SKIP:
+	{
+		skip("$file: library not installed", 1) unless $command;
+		my $db = 'program' . ++$databases;
+		$admin->ok("CREATE DATABASE $db");
+		my $s = session($node, dbname => $db);
+		$s->ok('CREATE EXTENSION pg_idem; CREATE TABLE payments (id bigint GENERATED ALWAYS AS IDENTITY, account text, amount numeric)');
+		$s->quit;
+		local @ENV{qw(PGHOST PGPORT PGDATABASE PGUSER)} = ($node->host, $node->port, $db, $node->psql('postgres', 'SELECT 1') == 0 ? $ENV{PGUSER} // getpwuid($>) : '');
+		my $output = qx($command 2>&1);
+		is($output =~ s/\s*\n\s*/; /gr =~ s/; \z//r, $expected, "$file runs");
+	}
+}
+
+# ---- links
+
+sub slug
+{
+	my ($heading) = @_;
+	return lc($heading =~ s/[`*]|\[([^\]]*)\]\([^)]*\)/$1 \/\/ ''/ger =~ s/[^\w\- ]//gr) =~ s/ /-/gr;
+}
+
+my %anchors;
+foreach my $document (@documents)
+{
+	my $prose = $text{$document} =~ s/^```.*?^```$//msgr;
+	my %seen;
+	foreach my $slug (map { slug($_) } $prose =~ /^#+ +(.*)$/mg)
+	{
+		my $n = $seen{$slug}++;
+		$anchors{$document}{ $n ? "$slug-$n" : $slug } = 1;
+	}
+}
+foreach my $document (@documents)
+{
+	my $prose = $text{$document} =~ s/^```.*?^```$//msgr;
+	my @wrong;
+	while ($prose =~ /\]\(([^)\s]+)\)/g)
+	{
+		my ($path, $anchor) = split /#/, $1, 2;
+		next if $path =~ /^https?:/;
+		my $target = $path eq '' ? $document : realpath("$top/" . dirname($document) . "/$path");
+		$target =~ s/^\Q$top\E\/// if defined $target;
+		if (!defined $target || !-e "$top/$target") { push @wrong, $path; }
+		elsif (defined $anchor && !$anchors{$target}{$anchor}) { push @wrong, "$path#$anchor"; }
+	}
+	# files named in the text
+	while ($prose =~ /`((?:sql|expected|src|test|scripts|docs|examples)\/[\w.\/-]+)`/g)
+	{
+		push @wrong, $1 unless -e "$top/$1";
+	}
+	is(join(' ', @wrong), '', "$document: links and file names");
+}
+
+# ---- nothing is left out
+
+my $reference = $text{'docs/sql-reference.md'};
+my $readme = $text{'README.md'};
+$admin->ok('CREATE EXTENSION pg_idem');
+
+# The server's spelling of a signature, as the reference writes it.
+my $signatures = $admin->ok(q{
+	SELECT p.proname || '(' || pg_get_function_arguments(p.oid) || ') RETURNS ' || pg_get_function_result(p.oid)
+	  FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e'
+	  JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'pg_idem' ORDER BY 1});
+my $flat = $reference =~ s/\s+/ /gr;
+foreach my $signature (split /\n/, $signatures)
+{
+	$signature =~ s/::\w+(\[\])?//g;
+	$signature =~ s/timestamp with time zone/timestamptz/g;
+	$signature =~ s/'00:00:00'/'0'/;
+	$signature =~ s/'00:00:01'/'1 second'/;
+	my ($name) = $signature =~ /^(\w+)/;
+	ok(index($flat, $signature) >= 0, "the SQL reference has the signature of $name") or diag($signature);
+}
+my $relations = $admin->ok(q{
+	SELECT c.relname || '.' || a.attname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
+	  JOIN pg_depend d ON d.objid IN (c.oid, (SELECT oid FROM pg_type WHERE typrelid = c.oid)) AND d.deptype = 'e'
+	  JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'pg_idem'
+	 WHERE c.relkind IN ('v', 'c') OR c.relname = 'idem_policies' ORDER BY 1});
+my %section = map { /^`?(\w+)/ ? ($1 => $_) : () } split /^##+ /m, $reference;
+foreach my $column (split /\n/, $relations)
+{
+	my ($relation, $name) = split /\./, $column;
+	ok(($section{$relation} // '') =~ /^\| `$name` \|/m, "the SQL reference has the column $column");
+}
+foreach my $label (split /\n/, $admin->ok(q(SELECT unnest(enum_range(NULL::idem_outcome))::text UNION ALL SELECT unnest(enum_range(NULL::idem_state))::text)))
+{
+	ok($reference =~ /^\| `$label` \|/m, "the SQL reference has the label $label");
+}
+
+my %in_readme = map { $_ => 1 } $readme =~ /^\| `(IDM\d\d)` \|/mg;
+my %raised = map { s/[', ]//gr => 1 } slurp_file("$top/src/pg/errors.hpp") =~ /MAKE_SQLSTATE\(([^)]*)\)/g;
+is(join(' ', sort keys %in_readme), join(' ', sort keys %raised), 'the README has the error codes that are raised');
+
+my @settings = split /\n/, $admin->ok(q(SELECT name FROM pg_settings WHERE name LIKE 'pg\_idem.%' ORDER BY name));
+is(join(' ', sort $readme =~ /^\| `(pg_idem\.\w+)` \|/mg), join(' ', @settings), 'the README has the settings that there are');
+
+my @mentioned = map { my $d = $_; map { [ $d, $_ ] } $text{$d} =~ /\bidem_\w+(?=\()/g } grep { !/CHANGELOG/ } @documents;
+my %known = map { $_ => 1 } $signatures =~ /^(idem_\w+)/mg;
+my %unknown = map { ("$_->[1] in $_->[0]" => 1) } grep { !$known{ $_->[1] } } @mentioned;
+is(join(', ', sort keys %unknown), '', 'no document calls a function that is not there');
+
+$admin->quit;
+$node->stop;
+done_testing();
