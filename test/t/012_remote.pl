@@ -114,7 +114,8 @@ is($there->ok(call('idem_once', 'message')), 'f', 'G10: logical replication: mes
 is($there->try(claim([ 'acme', 'strict', 'no uuid' ])), 'IDM07', 'logical replication: policies, at once, in a session that may have them cached');
 $admin->ok(q(DELETE FROM idem_policies WHERE action = 'strict'));
 $node->wait_for_catchup('s');
-is($there->ok('BEGIN; ' . claim([ 'acme', 'strict', 'no uuid' ]) . '; ROLLBACK'), 'claimed', 'logical replication: a cached policy is read again');
+is($there->try('BEGIN; ' . claim([ 'acme', 'strict', 'no uuid' ])), '', 'logical replication: a cached policy is read again');
+$there->ok('ROLLBACK');
 my $rows = q(SELECT md5(string_agg(t, E'\n' ORDER BY t COLLATE "C")) FROM (SELECT s::text AS t FROM idem_settled s UNION ALL SELECT i::text FROM idem_inflight i UNION ALL SELECT m::text FROM idem_seen m) x);
 is($there->ok($rows), $admin->ok($rows), 'logical replication: the same rows');
 # Failover to it
