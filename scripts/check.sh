@@ -46,7 +46,7 @@ stage_lint() {
     if [ -n "$(cxx_files 'src/*')" ]; then
         item "exported symbols" "$log/exports.log" exports
         item "cppcheck" "$log/cppcheck.log" scripts/cppcheck.sh
-        item "clang-tidy" "$log/tidy.log" scripts/tidy.sh
+        TAIL=200 item "clang-tidy" "$log/tidy.log" scripts/tidy.sh
     else
         nothing "C++ sources"
     fi
@@ -90,7 +90,7 @@ stage_fuzz() {
                 set -- "$corpus"
                 if [ -d "test/fuzz/corpus/$name" ]; then set -- "$corpus" "test/fuzz/corpus/$name"; fi
                 TAIL=40 item "$name" "$log/$name.log" timeout 300 "build/fuzz/$name" -runs="${FUZZ_RUNS:-20000}" \
-                    -max_total_time="${FUZZ_TIME:-60}" -timeout=20 -rss_limit_mb=2048 -print_funcs=0 -print_final_stats=1 \
+                    -max_total_time="${FUZZ_TIME:-30}" -timeout=20 -rss_limit_mb=2048 -print_funcs=0 -print_final_stats=1 \
                     -artifact_prefix="$log/" "$@"
             done
         else
