@@ -32,7 +32,7 @@ enter() { # root command...
     # shellcheck disable=SC2016
     unshare --mount --pid --ipc --fork --kill-child bash -c '
         root=$1; shift
-        mount --make-rprivate / && mount -t proc proc "$root/proc" && mount --rbind /dev "$root/dev" &&
+        mount -t proc proc "$root/proc" && mount --rbind /dev "$root/dev" &&
             mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm" || exit 2
         exec chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive \
             "${@}"' _ "$root" ${http_proxy:+http_proxy="$http_proxy"} JOBS="$jobs" TESTS="${TESTS:-}" "$@" 8>&- </dev/null
@@ -42,7 +42,7 @@ enter() { # root command...
 prepare() { # suite major
     local root=$cache/$1 mirror script=$1 t=$SECONDS
     if [ ! -e "$root/ready" ]; then
-        rm -rf "$root" "$root.part"
+        rm -rf --one-file-system "$root" "$root.part"
         [ -e "/usr/share/debootstrap/scripts/$1" ] || script=sid
         mirror=$(debian_mirror)
         mirror=${mirror:-$(sed -n 's/^DEF_MIRROR="\(.*\)"/\1/p' "$(command -v debootstrap)")}
