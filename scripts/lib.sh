@@ -111,7 +111,9 @@ make_private_postgres() {
     pg_config=$pg_bin/pg_config
     pgxs_src=$(dirname "$(dirname "$("$sys" --pgxs)")")
     [ "$("$pg_config" --sharedir)" = "$work/pg$share" ] || die "this PostgreSQL cannot be relocated: $sys"
-    (cd "$top" && mkdir -p build && flock build/lock make -s -j"$jobs" install DESTDIR="$work/pg" PG_CONFIG="$sys" "${@:2}")
+    (cd "$top" && mkdir -p build && flock build/lock make -s -j"$jobs" install DESTDIR="$work/pg" PG_CONFIG="$sys" "${@:2}") || return 1
+    # A shared library links with anything missing; the server would find out only when it loads it.
+    ! nm -D --undefined-only "$work/pg$lib/pg_idem.so" | c++filt | grep 'idem::' | sed 's/^/error: not defined: /' | grep .
 }
 
 # Starts a throw-away server: start_server NAME [file of settings]. Clients find it by PGHOST.
