@@ -12,6 +12,7 @@ use PgIdemTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Time::HiRes 'usleep';
 
 my $top = realpath("$FindBin::RealBin/../..");
 my @documents = map { substr $_, length "$top/" }
@@ -76,8 +77,9 @@ sub same
 {
 	my ($got, @lines) = @_;
 	@lines = () if @lines == 1 && $lines[0] eq '(no rows)';
-	my $pattern = join "\n", map { join '.*', map { quotemeta } split /\.\.\./, "$_", -1 } map { s/\s+\z//r } @lines;
-	return $got =~ s/ +$//mgr =~ /\A$pattern\z/;
+	my $tidy = sub { return $_[0] =~ s/ *\| */ | /gr =~ s/ +$//mgr; };
+	my $pattern = join "\n", map { join '.*', map { quotemeta } split /\.\.\./, $tidy->($_), -1 } @lines;
+	return $tidy->($got) =~ /\A$pattern\z/;
 }
 
 sub run_step
@@ -88,7 +90,7 @@ sub run_step
 	elsif (!@expect) { return; }
 	if (@expect && $expect[0] eq 'waits')
 	{
-		select undef, undef, undef, 0.2;
+		usleep(200_000);
 		return $s->busy ? undef : 'it does not wait';
 	}
 	my $state = $s->get;
@@ -126,12 +128,10 @@ foreach my $document (@documents)
 
 # ---- client programs: shown in a document as they stand in docs/examples, and run where their library is installed
 
-my %python = (psycopg2 => 'import psycopg2', psycopg => 'import psycopg');
-my $python = (grep { -x && system("$_ -c 'import psycopg2' 2>/dev/null") == 0 } '/usr/bin/python3')[0] // 'python3';
-my $node_js = 'node';
+my $python = -x '/usr/bin/python3' ? '/usr/bin/python3' : 'python3';
 my $work = PostgreSQL::Test::Utils::tempdir();
 
-sub found { return system("@_ >/dev/null 2>&1") == 0; }
+sub found { return system("{ @_; } >/dev/null 2>&1") == 0; }
 
 # Command that runs a program, '' where its library is missing.
 sub runner
@@ -139,15 +139,17 @@ sub runner
 	my ($file) = @_;
 	my $name = basename $file;
 	my $path = "$top/$file";
-	return found("$python -c 'import $1'") ? "$python -B $path" : '' if $name =~ /^(psycopg2?)_.*\.py$/;
-	return found("$node_js -e 'require(\"pg\")'") ? "$node_js $path" : '' if $name =~ /\.c?js$/;
+	return found("$python -c 'import psycopg' || $python -c 'import psycopg2'") ? "$python -B $path" : '' if $name =~ /\.py$/;
+	return found("node -e 'require(\"pg\")'") ? "node $path" : '' if $name =~ /\.js$/;
 	return "psql -XAtq -v ON_ERROR_STOP=1 -f $path" if $name =~ /\.sql$/;
 	if ($name =~ /\.cpp$/)
 	{
 		return '' unless found('pkg-config --exists libpqxx') && found('g++ --version');
 		return "sh -c 'g++ -std=c++20 -o $work/$name.out $path \$(pkg-config --cflags --libs libpqxx) && $work/$name.out'";
 	}
-	return '';    # JDBC reaches no Unix socket
+	# JDBC reaches no Unix socket: only compiled.
+	return found('javac -version') ? "javac -d $work $path && echo compiled" : '' if $name =~ /\.java$/;
+	die "no way to run $file";
 }
 
 my %shown;
@@ -164,7 +166,7 @@ my @programs = map { substr $_, length "$top/" } grep { -f } glob "$top/docs/exa
 is(join(' ', sort keys %shown), join(' ', sort @programs), 'every program in docs/examples is shown');
 foreach my $file (@programs)
 {
-	my $expected = slurp_file("$top/$file") =~ /^\W+ prints: (.*)$/m ? $1 : '';
+	my $expected = slurp_file("$top/$file") =~ /^\W+ prints: (.*)$/m ? $1 : 'compiled';
 	my $command = runner($file);
   SKIP:
 	{
@@ -212,10 +214,10 @@ foreach my $document (@documents)
 		if (!defined $target || !-e "$top/$target") { push @wrong, $path; }
 		elsif (defined $anchor && !$anchors{$target}{$anchor}) { push @wrong, "$path#$anchor"; }
 	}
-	# files named in the text
+	# files named in the text; NAME and NNN are not names of files
 	while ($prose =~ /`((?:sql|expected|src|test|scripts|docs|examples)\/[\w.\/-]+)`/g)
 	{
-		push @wrong, $1 unless -e "$top/$1";
+		push @wrong, $1 unless $1 =~ /NAME|NNN/ || -e "$top/$1";
 	}
 	is(join(' ', @wrong), '', "$document: links and file names");
 }
