@@ -159,10 +159,15 @@ SELECT pg_catalog.pg_extension_config_dump('idem_policies', '');
 CREATE FUNCTION idem_policies_changed() RETURNS trigger
     LANGUAGE c AS 'MODULE_PATHNAME', 'pg_idem_policies_changed';
 COMMENT ON FUNCTION idem_policies_changed() IS 'Makes every session read the policies again after a change commits.';
+-- For each row, because logical replication fires no other triggers.
 CREATE TRIGGER idem_policies_changed
-    AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON idem_policies
-    FOR EACH STATEMENT EXECUTE FUNCTION idem_policies_changed();
+    AFTER INSERT OR UPDATE OR DELETE ON idem_policies
+    FOR EACH ROW EXECUTE FUNCTION idem_policies_changed();
 ALTER TABLE idem_policies ENABLE ALWAYS TRIGGER idem_policies_changed;
+CREATE TRIGGER idem_policies_truncated
+    AFTER TRUNCATE ON idem_policies
+    FOR EACH STATEMENT EXECUTE FUNCTION idem_policies_changed();
+ALTER TABLE idem_policies ENABLE ALWAYS TRIGGER idem_policies_truncated;
 
 CREATE FUNCTION idem_policies_check() RETURNS trigger
     LANGUAGE c AS 'MODULE_PATHNAME', 'pg_idem_policies_check';

@@ -80,8 +80,12 @@ void check_columns(Relation rel, std::span<const Column> columns) {
     }
 }
 
-void check_table(Oid oid, TableId id) {
-    Relation rel = table_open(oid, AccessShareLock);
+// False: dropped meanwhile.
+bool check_table(Oid oid, TableId id) {
+    Relation rel = try_table_open(oid, AccessShareLock);
+    if (rel == nullptr) {
+        return false;
+    }
     const FormData_pg_class* form = rel->rd_rel;
     if (form->relkind != RELKIND_RELATION || form->relam != HEAP_TABLE_AM_OID) {
         raise_altered(rel, "another kind or access method");
@@ -109,6 +113,7 @@ void check_table(Oid oid, TableId id) {
         check_columns(rel, store::columns_of(id));
     }
     table_close(rel, AccessShareLock);
+    return true;
 }
 
 } // namespace
@@ -126,37 +131,56 @@ void enter_extension(FunctionCallInfo fcinfo) {
     cache.function = function;
 }
 
+namespace {
+
+[[noreturn]] void raise_missing(TableId id) {
+    ereport(ERROR,
+            (errcode(ERRCODE_UNDEFINED_TABLE), errmsg("table \"%s\" of extension pg_idem does not exist", store::name_of(id)),
+             errhint("Create the extension again.")));
+    pg_unreachable();
+}
+
+void find_table(TableId id) {
+    const Oid oid = get_relname_relid(store::name_of(id), cache.schema);
+    if (!OidIsValid(oid)) {
+        raise_missing(id);
+    }
+    cache.table[static_cast<int>(id)] = oid;
+}
+
+} // namespace
+
 Oid table_oid(TableId id) {
     const int i = static_cast<int>(id);
     if (!OidIsValid(cache.table[i])) {
-        const char* name = store::name_of(id);
-        const Oid oid = get_relname_relid(name, cache.schema);
-        if (!OidIsValid(oid)) {
-            ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE), errmsg("table \"%s\" of extension pg_idem does not exist", name),
-                            errhint("Create the extension again.")));
-        }
-        cache.table[i] = oid;
+        find_table(id);
     }
-    if (!cache.checked[i]) {
-        const Oid oid = cache.table[i];
-        cache.checked[i] = true; // before the look: an invalidation that arrives meanwhile clears it again
-        PG_TRY();
-        {
-            check_table(oid, id);
-        }
-        PG_CATCH();
-        {
-            cache.checked[i] = false;
-            PG_RE_THROW();
-        }
-        PG_END_TRY();
-        return oid;
+    if (cache.checked[i]) {
+        return cache.table[i];
     }
-    return cache.table[i];
+    const Oid oid = cache.table[i];
+    volatile bool exists = false;
+    cache.checked[i] = true; // before the look: an invalidation that arrives meanwhile clears it again
+    PG_TRY();
+    {
+        exists = check_table(oid, id);
+    }
+    PG_CATCH();
+    {
+        cache.checked[i] = false;
+        PG_RE_THROW();
+    }
+    PG_END_TRY();
+    if (!exists) {
+        forget_table(id);
+        raise_missing(id);
+    }
+    return oid;
 }
 
-Oid extension_type(const char* name) {
-    return GetSysCacheOid2(TYPENAMENSP, Anum_pg_type_oid, CStringGetDatum(name), ObjectIdGetDatum(cache.schema));
+void forget_table(TableId id) {
+    cache.table[static_cast<int>(id)] = InvalidOid;
+    cache.checked[static_cast<int>(id)] = false;
 }
 
 Oid enum_label(Oid type, const char* label) {

@@ -24,8 +24,8 @@ void enter_extension(FunctionCallInfo fcinfo);
 // trigger, row security, partitioning, inheritance, added constraint, default, or generated column; a column missing.
 Oid table_oid(TableId id);
 
-// Of a type in the extension's schema.
-Oid extension_type(const char* name);
+// Looks the table up anew next time.
+void forget_table(TableId id);
 
 // OID of a label of an enum type, remembered for each type.
 Oid enum_label(Oid type, const char* label);

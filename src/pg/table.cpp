@@ -24,13 +24,18 @@ HeapTuple probe(const Table& table, std::initializer_list<std::string_view> key,
                                C_COLLATION_OID, F_TEXTEQ, text_datum(part));
         count++;
     }
+    // An MVCC snapshot judges the versions that a scan with SnapshotAny comes by: the scan itself would take predicate
+    // locks for it.
+    const bool mvcc = IsMVCCSnapshot(snapshot);
     TupleTableSlot* slot = table_slot_create(table.heap, nullptr);
-    IndexScanDesc scan = compat::begin_index_scan(table.heap, table.index, snapshot, count);
+    IndexScanDesc scan = compat::begin_index_scan(table.heap, table.index, mvcc ? SnapshotAny : snapshot, count);
     index_rescan(scan, keys, count, nullptr, 0);
 
     HeapTuple row = nullptr;
-    if (index_getnext_slot(scan, ForwardScanDirection, slot)) {
-        row = ExecCopySlotHeapTuple(slot);
+    while (row == nullptr && index_getnext_slot(scan, ForwardScanDirection, slot)) {
+        if (!mvcc || table_tuple_satisfies_snapshot(table.heap, slot, snapshot)) {
+            row = ExecCopySlotHeapTuple(slot);
+        }
     }
     index_endscan(scan);
     ExecDropSingleTupleTableSlot(slot);
@@ -107,9 +112,14 @@ TM_Result update_tuple(const Table& table, Writing& w, HeapTuple row, const Datu
 
 } // namespace
 
-Table open_table(TableId id, LOCKMODE mode) {
-    Table table{id, nullptr, nullptr, mode};
-    table.heap = table_open(table_oid(id), mode);
+Table open_table(TableId id, Access access) {
+    const LOCKMODE mode = access == Access::look ? AccessShareLock : RowExclusiveLock;
+    Table table{nullptr, nullptr, access};
+    table.heap = try_table_open(table_oid(id), mode);
+    if (table.heap == nullptr) {
+        forget_table(id); // dropped before we had the lock; it may be there again under another OID
+        table.heap = table_open(table_oid(id), mode);
+    }
     const Oid index = compat::primary_key_index(table.heap);
     if (!OidIsValid(index)) {
         ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -120,8 +130,8 @@ Table open_table(TableId id, LOCKMODE mode) {
     return table;
 }
 
-void close_table(const Table& table, bool keep_lock) {
-    const LOCKMODE release = keep_lock ? NoLock : table.mode;
+void close_table(const Table& table) {
+    const LOCKMODE release = table.access == Access::look ? AccessShareLock : NoLock;
     index_close(table.index, release);
     table_close(table.heap, release);
 }
@@ -142,13 +152,29 @@ void read_row(const Table& table, HeapTuple row, Datum* values, bool* nulls, int
 }
 
 void insert_row(const Table& table, const Datum* values, const bool* nulls, int count) {
-    Writing w = begin_writing(table, false);
-    fill_slot(w.slot, values, nulls, count);
-    table_tuple_insert(table.heap, w.slot, GetCurrentCommandId(true), 0, nullptr);
-    if (w.result->ri_NumIndices > 0) {
+    MemoryContext context = CurrentMemoryContext;
+    volatile bool duplicate = false;
+    PG_TRY();
+    {
+        Writing w = begin_writing(table, false);
+        fill_slot(w.slot, values, nulls, count);
+        table_tuple_insert(table.heap, w.slot, GetCurrentCommandId(true), 0, nullptr);
         list_free(compat::insert_index_tuples(w.result, w.slot, w.estate, false, false, nullptr, NIL, false));
+        end_writing(w);
     }
-    end_writing(w);
+    PG_CATCH();
+    {
+        if (geterrcode() != ERRCODE_UNIQUE_VIOLATION) {
+            PG_RE_THROW();
+        }
+        MemoryContextSwitchTo(context);
+        FlushErrorState();
+        duplicate = true;
+    }
+    PG_END_TRY();
+    if (duplicate) {
+        raise_changed_behind(table); // another error in place of 23505: the transaction ends all the same
+    }
     CommandCounterIncrement();
 }
 

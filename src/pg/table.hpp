@@ -10,21 +10,27 @@
 
 namespace idem::pg {
 
-// An opened table with its primary key index. Trivial: close it by hand (an error closes it by itself).
-struct Table {
-    TableId id;
-    Relation heap;
-    Relation index;
-    LOCKMODE mode;
+// What the caller is going to do with the table, and so which lock it takes on it. A row's TID stays true only as long
+// as the lock is kept: VACUUM FULL, CLUSTER and ALTER TABLE rewrite the table.
+enum class Access : std::uint8_t {
+    look,   // AccessShareLock, let go of at close
+    change, // RowExclusiveLock, kept to the end of the transaction: rows that are found may be changed
 };
 
-Table open_table(TableId id, LOCKMODE mode);
+// An opened table with its primary key index. Trivial: close it by hand (an error closes it by itself).
+struct Table {
+    Relation heap;
+    Relation index;
+    Access access;
+};
 
-// keep_lock: leave the relation lock to the end of the transaction, as every writer does.
-void close_table(const Table& table, bool keep_lock);
+// Raises 42P01 when the extension has been dropped meanwhile.
+Table open_table(TableId id, Access access);
+void close_table(const Table& table);
 
 // The row of `identity` that `snapshot` sees, copied into the current memory context with its TID; nullptr: none.
 // With SnapshotSelf, a row that is just being updated may be missed: "none" is believed only under the key lock.
+// No kind of snapshot takes predicate locks, so that unrelated keys do not conflict at SERIALIZABLE.
 HeapTuple find_row(const Table& table, const core::Identity& identity, Snapshot snapshot);
 
 // The same for a table whose primary key is one text column.
@@ -33,7 +39,8 @@ HeapTuple find_row_by_text(const Table& table, std::string_view key, Snapshot sn
 // The first `count` columns of a row; values point into `row`.
 void read_row(const Table& table, HeapTuple row, Datum* values, bool* nulls, int count);
 
-// The first `count` columns are given; further ones, added by a DBA, are NULL. Raises 23505 on a duplicate key.
+// The first `count` columns are given; further ones, added by a DBA, are NULL. Raises 40001 on a duplicate key: under
+// the key lock there is none, unless the table was changed behind it.
 void insert_row(const Table& table, const Datum* values, const bool* nulls, int count);
 
 // Replaces the first `count` columns of `row`, found before. The caller holds the key lock.

@@ -44,12 +44,10 @@ long wait_left_ms(const Claiming& c) {
     return left <= 0 ? 0 : static_cast<long>(std::min<core::Duration>((left + 999) / 1000, PG_INT32_MAX));
 }
 
-void look(const Claiming& c, Look& l, bool mvcc = false) {
-    if (mvcc) {
-        store::read_stored_mvcc(c.call.identity, l.stored);
-    } else {
-        store::read_stored(c.call.identity, SnapshotSelf, l.stored);
-    }
+using Reader = void (*)(const core::Identity&, store::Stored&);
+
+void look(const Claiming& c, Look& l, Reader read) {
+    read(c.call.identity, l.stored);
     l.now = pg::now();
     l.decision =
         core::decide(l.stored.settled_facts(), l.stored.inflight_facts(), c.call.request, c.policy, l.now);
@@ -243,7 +241,7 @@ ClaimAnswer carry_out(const Claiming& c, Look& l) {
     case Verdict::fail_by_rule: {
         fail_by_rule(c.call.identity, l.stored.inflight, c.policy, l.now);
         store::SettledRow row;
-        if (!store::find_settled(c.call.identity, SnapshotSelf, row)) {
+        if (!store::find_settled(c.call.identity, SnapshotSelf, pg::Access::look, row)) {
             elog(ERROR, "operation failed by rule is not there");
         }
         return answer_settled(row, true);
@@ -265,7 +263,7 @@ ClaimAnswer carry_out(const Claiming& c, Look& l) {
 // snapshot, so that a committed outcome or fingerprint is never answered as merely in progress.
 ClaimAnswer answer_without_lock(const Claiming& c, Look& l) {
     if (l.stored.nothing()) {
-        look(c, l, true);
+        look(c, l, store::read_stored_mvcc);
         if (!core::needs_lock(l.decision.verdict)) {
             return answer(c, l);
         }
@@ -291,7 +289,7 @@ Wait wait_for_lock(const Claiming& c, Look& l) {
     if (!queued.acquire(c.tag, left)) {
         return Wait::over;
     }
-    look(c, l);
+    look(c, l, store::read_stored);
     if (l.decision.verdict == Verdict::too_old) {
         queued.abandon();
         return Wait::answered;
@@ -307,10 +305,10 @@ Wait wait_for_lock(const Claiming& c, Look& l) {
 ClaimAnswer run_claim(const Claiming& c) {
     Look l{};
     for (;;) {
-        look(c, l);
+        look(c, l, store::look_at_stored);
         if (core::needs_lock(l.decision.verdict)) {
             if (pg::try_key_lock(c.tag)) {
-                look(c, l); // again, now under the lock
+                look(c, l, store::read_stored); // again, now under the lock
                 if (core::needs_lock(l.decision.verdict)) {
                     return carry_out(c, l);
                 }

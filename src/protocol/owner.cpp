@@ -52,7 +52,7 @@ struct Owned {
 // Under the key lock: what is stored, and whether the token may advance it.
 void judge(const core::Identity& identity, const core::Token& token, Owned& owned) {
     const bool kept = keeps_lock_since_owner_call(identity, token);
-    store::read_stored(identity, SnapshotSelf, owned.stored);
+    store::read_stored(identity, owned.stored);
     owned.now = pg::now();
     owned.verdict = core::judge_owner(owned.stored.settled_facts(), owned.stored.inflight_facts(), token, owned.now,
                                       kept);
@@ -121,7 +121,7 @@ SettledTimes settle_in_transaction(const SettleCall& call, const store::Holding&
 
     pg::require_durable_commit();
     store::InflightRow interrupted;
-    if (store::find_inflight(call.identity, SnapshotSelf, interrupted)) { // the attempt that this one took over from
+    if (store::find_inflight(call.identity, SnapshotSelf, pg::Access::change, interrupted)) { // the attempt that this one took over from
         if (outcome.request.is_null) {
             outcome.request = {interrupted.values[store::inflight::request], interrupted.nulls[store::inflight::request]};
         }

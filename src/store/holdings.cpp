@@ -135,7 +135,7 @@ void check_promise(const Promise& promise) {
         pg::raise_doomed(identity);
     }
     Stored stored;
-    read_stored(identity, SnapshotSelf, stored);
+    read_stored(identity, stored);
     if (core::judge_owner(stored.settled_facts(), stored.inflight_facts(), promise.token, pg::now(), false) !=
         core::OwnerVerdict::current) {
         pg::raise_doomed(identity);

@@ -4,7 +4,6 @@
 
 #include "pg/args.hpp"
 #include "pg/session.hpp"
-#include "pg/table.hpp"
 #include "store/datum.hpp"
 
 namespace idem::store {
@@ -99,13 +98,13 @@ InflightRow new_inflight(const core::Identity& identity) {
     return row;
 }
 
-bool find_inflight(const core::Identity& identity, Snapshot snapshot, InflightRow& row) {
-    const pg::Table table = pg::open_table(pg::TableId::inflight, AccessShareLock);
+bool find_inflight(const core::Identity& identity, Snapshot snapshot, pg::Access access, InflightRow& row) {
+    const pg::Table table = pg::open_table(pg::TableId::inflight, access);
     row.tuple = pg::find_row(table, identity, snapshot);
     if (row.tuple != nullptr) {
         pg::read_row(table, row.tuple, row.values, row.nulls, inflight::count);
     }
-    pg::close_table(table, false);
+    pg::close_table(table);
     if (row.tuple == nullptr) {
         return false;
     }
@@ -114,21 +113,21 @@ bool find_inflight(const core::Identity& identity, Snapshot snapshot, InflightRo
 }
 
 void insert_inflight(const InflightRow& row) {
-    const pg::Table table = pg::open_table(pg::TableId::inflight, RowExclusiveLock);
+    const pg::Table table = pg::open_table(pg::TableId::inflight, pg::Access::change);
     pg::insert_row(table, row.values, row.nulls, inflight::count);
-    pg::close_table(table, true);
+    pg::close_table(table);
 }
 
 void update_inflight(const InflightRow& row) {
-    const pg::Table table = pg::open_table(pg::TableId::inflight, RowExclusiveLock);
+    const pg::Table table = pg::open_table(pg::TableId::inflight, pg::Access::change);
     pg::update_row(table, row.tuple, row.values, row.nulls, inflight::count);
-    pg::close_table(table, true);
+    pg::close_table(table);
 }
 
 void delete_inflight(const InflightRow& row) {
-    const pg::Table table = pg::open_table(pg::TableId::inflight, RowExclusiveLock);
+    const pg::Table table = pg::open_table(pg::TableId::inflight, pg::Access::change);
     pg::delete_row(table, &row.tuple->t_self);
-    pg::close_table(table, true);
+    pg::close_table(table);
 }
 
 } // namespace idem::store

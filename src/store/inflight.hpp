@@ -6,7 +6,7 @@
 
 #include "core/decide.hpp"
 #include "core/identity.hpp"
-#include "pg/pg.hpp"
+#include "pg/table.hpp"
 #include "store/columns.hpp"
 
 namespace idem::store {
@@ -37,9 +37,9 @@ struct InflightRow {
     void bind_to_session(bool bound); // to this one
 };
 
-bool find_inflight(const core::Identity& identity, Snapshot snapshot, InflightRow& row);
+bool find_inflight(const core::Identity& identity, Snapshot snapshot, pg::Access access, InflightRow& row);
 
-// All under the key lock.
+// All under the key lock; a row to update or delete was found with Access::change.
 void insert_inflight(const InflightRow& row);
 void update_inflight(const InflightRow& row);
 void delete_inflight(const InflightRow& row);

@@ -2,14 +2,26 @@
 
 namespace idem::store {
 
-void read_stored(const core::Identity& identity, Snapshot snapshot, Stored& stored) {
-    stored.is_inflight = find_inflight(identity, snapshot, stored.inflight);
-    stored.is_settled = find_settled(identity, snapshot, stored.settled);
+namespace {
+
+void read(const core::Identity& identity, Snapshot snapshot, pg::Access access, Stored& stored) {
+    stored.is_inflight = find_inflight(identity, snapshot, access, stored.inflight);
+    stored.is_settled = find_settled(identity, snapshot, access, stored.settled);
+}
+
+} // namespace
+
+void look_at_stored(const core::Identity& identity, Stored& stored) {
+    read(identity, SnapshotSelf, pg::Access::look, stored);
+}
+
+void read_stored(const core::Identity& identity, Stored& stored) {
+    read(identity, SnapshotSelf, pg::Access::change, stored);
 }
 
 void read_stored_mvcc(const core::Identity& identity, Stored& stored) {
     Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
-    read_stored(identity, snapshot, stored);
+    read(identity, snapshot, pg::Access::look, stored);
     UnregisterSnapshot(snapshot);
 }
 

@@ -20,9 +20,12 @@ struct Stored {
 // Reads idem_inflight, then idem_settled: an operation only ever moves that way, so that one which moves between the
 // two reads is seen. With SnapshotSelf (latest committed and our own, no predicate locks) a row may be missed while it
 // is being updated: "nothing" is believed only under the key lock, or under an MVCC snapshot.
-void read_stored(const core::Identity& identity, Snapshot snapshot, Stored& stored);
+void look_at_stored(const core::Identity& identity, Stored& stored);
 
-// The same under a fresh MVCC snapshot for both tables.
+// The same under the key lock, which the caller holds: what is read is true, and may be changed.
+void read_stored(const core::Identity& identity, Stored& stored);
+
+// The same without the lock, under a fresh MVCC snapshot for both tables: what is read was committed, and whole.
 void read_stored_mvcc(const core::Identity& identity, Stored& stored);
 
 } // namespace idem::store

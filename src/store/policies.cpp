@@ -118,14 +118,14 @@ core::PolicyRow find_policy(const pg::Table& table, std::string_view action, Sna
 }
 
 core::Policy load(std::string_view action) {
-    const pg::Table table = pg::open_table(pg::TableId::policies, AccessShareLock);
+    const pg::Table table = pg::open_table(pg::TableId::policies, pg::Access::look);
     cache.table = RelationGetRelid(table.heap);
     cache.valid = true; // before the read: an invalidation that arrives meanwhile clears it again
     Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
     const core::PolicyRow own = find_policy(table, action, snapshot);
     const core::PolicyRow star = find_policy(table, all_others, snapshot);
     UnregisterSnapshot(snapshot);
-    pg::close_table(table, false);
+    pg::close_table(table);
     return core::effective_policy(own, star);
 }
 

@@ -41,7 +41,7 @@ Seen compare(const SeenRow& stored, const core::Fingerprint& given) {
 } // namespace
 
 SeenWriter::SeenWriter(const core::Policy& policy)
-    : table(pg::open_table(pg::TableId::seen, RowExclusiveLock)), inserter(table),
+    : table(pg::open_table(pg::TableId::seen, pg::Access::change)), inserter(table),
       once_retention(policy.once_retention) {}
 
 Seen SeenWriter::record(const core::Identity& identity, const core::Fingerprint& fingerprint) {
@@ -71,7 +71,7 @@ Seen SeenWriter::record(const core::Identity& identity, const core::Fingerprint&
 
 void SeenWriter::finish() {
     inserter.finish();
-    pg::close_table(table, true);
+    pg::close_table(table);
 }
 
 } // namespace idem::store

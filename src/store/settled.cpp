@@ -1,13 +1,12 @@
 #include "store/settled.hpp"
 
 #include "pg/errors.hpp"
-#include "pg/table.hpp"
 #include "store/datum.hpp"
 
 namespace idem::store {
 
-bool find_settled(const core::Identity& identity, Snapshot snapshot, SettledRow& row) {
-    const pg::Table table = pg::open_table(pg::TableId::settled, AccessShareLock);
+bool find_settled(const core::Identity& identity, Snapshot snapshot, pg::Access access, SettledRow& row) {
+    const pg::Table table = pg::open_table(pg::TableId::settled, access);
     row.tuple = pg::find_row(table, identity, snapshot);
     if (row.tuple != nullptr) {
         pg::read_row(table, row.tuple, row.values, row.nulls, settled::count);
@@ -19,40 +18,13 @@ bool find_settled(const core::Identity& identity, Snapshot snapshot, SettledRow&
             row.facts.fingerprint = view_of(row.values[settled::fingerprint]);
         }
     }
-    pg::close_table(table, false);
+    pg::close_table(table);
     return row.tuple != nullptr;
 }
 
-namespace {
-
-// The unique index is the last line: under the key lock it is met only after a change by hand.
-void insert_or_refuse(const pg::Table& table, const core::Identity& identity, const Datum* values, const bool* nulls) {
-    volatile bool duplicate = false;
-    MemoryContext context = CurrentMemoryContext;
-    PG_TRY();
-    {
-        pg::insert_row(table, values, nulls, settled::count);
-    }
-    PG_CATCH();
-    {
-        if (geterrcode() != ERRCODE_UNIQUE_VIOLATION) {
-            PG_RE_THROW();
-        }
-        MemoryContextSwitchTo(context);
-        FlushErrorState();
-        duplicate = true;
-    }
-    PG_END_TRY();
-    if (duplicate) {
-        pg::raise_already_settled(identity); // ends the transaction, so that nothing has to be cleaned up
-    }
-}
-
-} // namespace
-
 core::Time insert_settled(const core::Identity& identity, const Outcome& outcome, const core::Policy& policy,
                           core::Time now) {
-    const pg::Table table = pg::open_table(pg::TableId::settled, RowExclusiveLock);
+    const pg::Table table = pg::open_table(pg::TableId::settled, pg::Access::change);
     HeapTuple old = pg::find_row(table, identity, SnapshotSelf);
     if (old != nullptr) {
         bool is_null = false;
@@ -90,8 +62,8 @@ core::Time insert_settled(const core::Identity& identity, const Outcome& outcome
     put(settled::result, outcome.result);
     put(settled::body, outcome.body);
     put(settled::body_bytes, outcome.body_bytes);
-    insert_or_refuse(table, identity, values, nulls);
-    pg::close_table(table, true);
+    pg::insert_row(table, values, nulls, settled::count);
+    pg::close_table(table);
     return expires_at;
 }
 

@@ -3,7 +3,7 @@
 
 #include "core/decide.hpp"
 #include "core/identity.hpp"
-#include "pg/pg.hpp"
+#include "pg/table.hpp"
 #include "store/columns.hpp"
 
 namespace idem::store {
@@ -19,7 +19,7 @@ struct SettledRow {
     int attempt() const { return DatumGetInt32(values[settled::attempt]); }
 };
 
-bool find_settled(const core::Identity& identity, Snapshot snapshot, SettledRow& row);
+bool find_settled(const core::Identity& identity, Snapshot snapshot, pg::Access access, SettledRow& row);
 
 // A value that may be NULL.
 struct Nullable {
@@ -37,7 +37,8 @@ struct Outcome {
 };
 
 // Records the outcome at `now`, under the key lock; a forgotten record of the same identity makes room. Returns until
-// when it is replayed. Raises IDM04 if it is settled after all.
+// when it is replayed. Raises IDM04 if it is settled after all (the clock was
+// set back).
 core::Time insert_settled(const core::Identity& identity, const Outcome& outcome, const core::Policy& policy,
                           core::Time now);
 
