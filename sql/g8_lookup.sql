@@ -48,3 +48,14 @@ SELECT n, l.state FROM generate_series(1, 3) AS n LEFT JOIN LATERAL idem_lookup(
 CREATE FUNCTION g8_find(k text) RETURNS SETOF idempotent_operations LANGUAGE sql AS $$ SELECT * FROM idem_lookup('g8', 'act', k) $$;
 SELECT state FROM g8_find('cursor');
 DROP FUNCTION g8_find;
+-- G8 An interrupted operation that this transaction has taken over without a lease is in progress again, held by this process
+SET pg_idem.test_now = '2030-01-01 00:00:00+00';
+SELECT outcome FROM idem_claim('g8', 'act', 'taken', '{}', lease => '1 min', owner => 'first');
+SET pg_idem.test_now = '2030-01-01 00:01:00+00';
+SELECT state, owner FROM idem_lookup('g8', 'act', 'taken');
+BEGIN;
+SELECT outcome FROM idem_claim('g8', 'act', 'taken', '{}');
+SELECT state, owner = pg_backend_pid()::text AS owner FROM idem_lookup('g8', 'act', 'taken');
+ROLLBACK;
+SELECT state, owner FROM idem_lookup('g8', 'act', 'taken');
+RESET pg_idem.test_now;
