@@ -18,9 +18,31 @@ namespace {
 
 namespace column {
 enum Column : int {
-    account, action, key, state, attempt, owner, lease_expires_at, due_at, reason, last_error, state_since, fingerprint,
-    request, checkpoint, progress, settled_as, status, result, body, body_bytes, claimed_at, settled_at, expires_at,
-    forget_at, count
+    account,
+    action,
+    key,
+    state,
+    attempt,
+    owner,
+    lease_expires_at,
+    due_at,
+    reason,
+    last_error,
+    state_since,
+    fingerprint,
+    request,
+    checkpoint,
+    progress,
+    settled_as,
+    status,
+    result,
+    body,
+    body_bytes,
+    claimed_at,
+    settled_at,
+    expires_at,
+    forget_at,
+    count
 };
 } // namespace column
 
@@ -132,8 +154,8 @@ bool fill_open_claim(Row& row, const core::Identity& identity, Oid state_type) {
         if (!holder.held) {
             return false;
         }
-        row.set(column::owner, CStringGetTextDatum(holder.pid != 0 ? psprintf("%d", holder.pid)
-                                                                   : "prepared transaction"));
+        row.set(column::owner,
+                CStringGetTextDatum(holder.pid != 0 ? psprintf("%d", holder.pid) : "prepared transaction"));
     }
     row.set(column::state, state_datum(state_type, State::in_progress));
     return true;

@@ -46,7 +46,7 @@ Datum once(FunctionCallInfo fcinfo) {
 struct Message {
     std::string_view key;
     core::Fingerprint fingerprint;
-    int position; // of its first appearance
+    int position;           // of its first appearance
     bool conflicts = false; // the batch itself has it with different inputs
     const char* verdict = nullptr;
 };
@@ -95,9 +95,9 @@ Batch read_batch(FunctionCallInfo fcinfo) {
         Message& m = batch.messages[i];
         m = Message{};
         m.position = i;
-        m.key = pg::identity_part(
-            keys.nulls[i] ? std::nullopt : std::optional<std::string_view>(store::view_of(keys.values[i])), "key",
-            core::max_key_bytes);
+        m.key = pg::identity_part(keys.nulls[i] ? std::nullopt
+                                                : std::optional<std::string_view>(store::view_of(keys.values[i])),
+                                  "key", core::max_key_bytes);
         if (i < fingerprints.size && !fingerprints.nulls[i]) {
             m.fingerprint = pg::checked_fingerprint(store::view_of(fingerprints.values[i]));
         }

@@ -34,7 +34,8 @@ Datum policies_changed(FunctionCallInfo fcinfo) {
 Datum policies_check(FunctionCallInfo fcinfo) {
     const TriggerData* trigger = trigger_data(fcinfo);
     if (!TRIGGER_FIRED_FOR_ROW(trigger->tg_event) || !TRIGGER_FIRED_BEFORE(trigger->tg_event)) {
-        ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED), errmsg("trigger must be BEFORE ... FOR EACH ROW")));
+        ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+                        errmsg("trigger must be BEFORE ... FOR EACH ROW")));
     }
     HeapTuple row = TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ? trigger->tg_newtuple : trigger->tg_trigtuple;
     TupleDesc desc = RelationGetDescr(trigger->tg_relation);
@@ -56,7 +57,8 @@ Datum policies_check(FunctionCallInfo fcinfo) {
         ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("handler_role must not be a superuser")));
     }
     if (!is_member_of_role(GetUserId(), role)) {
-        ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("must be a member of role \"%s\" to make it handler_role", name)));
+        ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+                        errmsg("must be a member of role \"%s\" to make it handler_role", name)));
     }
     return PointerGetDatum(row);
 }

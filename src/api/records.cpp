@@ -9,8 +9,22 @@ namespace {
 
 namespace field {
 enum Field : int {
-    outcome, replayed, attempt, token, settled_as, status, result, body, body_bytes, checkpoint, progress, holder,
-    retry_after, settled_at, expires_at, count
+    outcome,
+    replayed,
+    attempt,
+    token,
+    settled_as,
+    status,
+    result,
+    body,
+    body_bytes,
+    checkpoint,
+    progress,
+    holder,
+    retry_after,
+    settled_at,
+    expires_at,
+    count
 };
 } // namespace field
 

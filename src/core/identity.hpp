@@ -27,8 +27,8 @@ public:
     explicit StoredIdentity(const Identity& identity) noexcept; // parts within the limits
 
     Identity get() const noexcept {
-        return {{bytes, account_size}, {bytes + account_size, action_size},
-                {bytes + account_size + action_size, key_size}};
+        return {
+            {bytes, account_size}, {bytes + account_size, action_size}, {bytes + account_size + action_size, key_size}};
     }
 
 private:

@@ -140,8 +140,8 @@ class Canonicalizer {
 public:
     Canonicalizer(Tape tape, std::span<const std::string_view> ignore, BufferedSink& out,
                   std::pmr::memory_resource* memory)
-        : tape_(tape), ends_(find_ends(tape, memory)), ignored_(find_ignored(tape, ignore, memory)),
-          pending_(memory), out_(out) {
+        : tape_(tape), ends_(find_ends(tape, memory)), ignored_(find_ignored(tape, ignore, memory)), pending_(memory),
+          out_(out) {
         pending_.reserve(tape.size()); // no token waits twice
     }
 

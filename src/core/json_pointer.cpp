@@ -60,8 +60,7 @@ std::size_t to_index(std::string_view reference) noexcept {
     return error == std::errc() && end == last ? index : npos;
 }
 
-std::size_t find_member(std::span<const JsonToken> tape, std::size_t at,
-                        std::string_view reference) noexcept {
+std::size_t find_member(std::span<const JsonToken> tape, std::size_t at, std::string_view reference) noexcept {
     while (at < tape.size() && tape[at].kind == JsonKind::key) {
         if (names(reference, tape[at].view())) {
             return at + 1;
@@ -91,8 +90,7 @@ bool is_json_pointer(std::string_view pointer) noexcept {
         return false;
     }
     for (std::size_t at = 0; at < pointer.size(); ++at) {
-        if (pointer[at] == '~' &&
-            (at + 1 == pointer.size() || (pointer[at + 1] != '0' && pointer[at + 1] != '1'))) {
+        if (pointer[at] == '~' && (at + 1 == pointer.size() || (pointer[at + 1] != '0' && pointer[at + 1] != '1'))) {
             return false;
         }
     }

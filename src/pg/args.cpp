@@ -103,7 +103,8 @@ std::string_view identity_part(std::optional<std::string_view> part, const char*
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("%s must not be NULL", name)));
     }
     if (part->size() > limit) {
-        ereport(ERROR, (errcode(ERRCODE_STRING_DATA_RIGHT_TRUNCATION), errmsg("%s is longer than %zu bytes", name, limit)));
+        ereport(ERROR,
+                (errcode(ERRCODE_STRING_DATA_RIGHT_TRUNCATION), errmsg("%s is longer than %zu bytes", name, limit)));
     }
     if (is_blank(*part)) {
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("%s must not be empty or blank", name)));

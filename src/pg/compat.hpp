@@ -50,8 +50,7 @@ struct IndexUpdate {
 inline List* insert_index_tuples(ResultRelInfo* rel, TupleTableSlot* slot, EState* estate, bool update,
                                  bool no_duplicate_error, bool* conflict, List* arbiters, bool only_summarizing) {
 #if PG_VERSION_NUM >= 160000
-    return ExecInsertIndexTuples(rel, slot, estate, update, no_duplicate_error, conflict, arbiters,
-                                 only_summarizing);
+    return ExecInsertIndexTuples(rel, slot, estate, update, no_duplicate_error, conflict, arbiters, only_summarizing);
 #else
     (void)only_summarizing;
     return ExecInsertIndexTuples(rel, slot, estate, update, no_duplicate_error, conflict, arbiters);

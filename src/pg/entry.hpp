@@ -19,9 +19,7 @@ struct CaughtException {
     bool out_of_memory = false;
     char message[256] = {};
 
-    void take(const char* what) noexcept {
-        std::strncpy(message, what, sizeof(message) - 1);
-    }
+    void take(const char* what) noexcept { std::strncpy(message, what, sizeof(message) - 1); }
     [[noreturn]] void raise() const {
         if (out_of_memory) {
             ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory")));
@@ -58,12 +56,12 @@ Datum entry(FunctionCallInfo fcinfo) {
 } // namespace idem::pg
 
 // Defines the C symbol pg_idem_NAME for an SQL function whose body is `static Datum NAME(FunctionCallInfo)` in scope.
-#define PG_IDEM_FUNCTION(name)                                                                                        \
-    extern "C" {                                                                                                      \
-    PGDLLEXPORT Datum pg_idem_##name(PG_FUNCTION_ARGS);                                                               \
-    PG_FUNCTION_INFO_V1(pg_idem_##name);                                                                              \
-    Datum pg_idem_##name(PG_FUNCTION_ARGS) {                                                                          \
-        return idem::pg::entry<name>(fcinfo);                                                                         \
-    }                                                                                                                 \
-    }                                                                                                                 \
+#define PG_IDEM_FUNCTION(name)                                                                                         \
+    extern "C" {                                                                                                       \
+    PGDLLEXPORT Datum pg_idem_##name(PG_FUNCTION_ARGS);                                                                \
+    PG_FUNCTION_INFO_V1(pg_idem_##name);                                                                               \
+    Datum pg_idem_##name(PG_FUNCTION_ARGS) {                                                                           \
+        return idem::pg::entry<name>(fcinfo);                                                                          \
+    }                                                                                                                  \
+    }                                                                                                                  \
     static_assert(true)

@@ -73,9 +73,8 @@ void raise_issued_in_future(const core::Identity& identity) {
 }
 
 void raise_swallowed_reject(const core::Identity& identity) {
-    ereport(ERROR,
-            (errcode(errcode_rejected), errmsg("handler rejected the operation and went on"), detail(identity),
-             errhint("Do not catch the error of idem_reject in the handler, or catch it and raise it again.")));
+    ereport(ERROR, (errcode(errcode_rejected), errmsg("handler rejected the operation and went on"), detail(identity),
+                    errhint("Do not catch the error of idem_reject in the handler, or catch it and raise it again.")));
     pg_unreachable();
 }
 
@@ -92,10 +91,11 @@ void raise_in_review(const core::Identity& identity) {
 }
 
 void raise_already_claimed(const core::Identity& identity) {
-    ereport(ERROR, (errcode(errcode_already_claimed), errmsg("operation is already claimed by this transaction"),
-                    detail(identity),
-                    errhint("Call idem_claim once, in FROM: SELECT * FROM idem_claim(...). \"(idem_claim(...)).*\" calls "
-                            "it for every column.")));
+    ereport(ERROR,
+            (errcode(errcode_already_claimed), errmsg("operation is already claimed by this transaction"),
+             detail(identity),
+             errhint("Call idem_claim once, in FROM: SELECT * FROM idem_claim(...). \"(idem_claim(...)).*\" calls "
+                     "it for every column.")));
     pg_unreachable();
 }
 

@@ -29,8 +29,8 @@ struct Tape {
         if (size == room) {
             room = room == 0 ? 64 : room * 2;
             const Size wanted = room * sizeof(core::JsonToken);
-            tokens = static_cast<core::JsonToken*>(
-                tokens == nullptr ? palloc_extended(wanted, MCXT_ALLOC_HUGE) : repalloc_huge(tokens, wanted));
+            tokens = static_cast<core::JsonToken*>(tokens == nullptr ? palloc_extended(wanted, MCXT_ALLOC_HUGE)
+                                                                     : repalloc_huge(tokens, wanted));
         }
         tokens[size++] = {kind, text, bytes};
     }

@@ -49,8 +49,7 @@ LOCKTAG key_lock_tag(const core::Identity& identity) {
     }
     const uint64 hash = hash_bytes_extended(bytes, static_cast<int>(out - bytes), hash_seed);
     LOCKTAG tag;
-    SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, static_cast<uint32>(hash >> 32), static_cast<uint32>(hash),
-                         key_lock_class);
+    SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, static_cast<uint32>(hash >> 32), static_cast<uint32>(hash), key_lock_class);
     return tag;
 }
 

@@ -14,9 +14,9 @@ inline constexpr uint16 key_lock_class = 7433;
 
 LOCKTAG key_lock_tag(const core::Identity& identity);
 
-bool try_key_lock(const LOCKTAG& tag);               // true: had
-void wait_for_key_lock(const LOCKTAG& tag);          // like any other lock wait; may raise
-bool try_key_lock_for(const LOCKTAG& tag, long ms);  // asks again until then; works at pre-commit too
+bool try_key_lock(const LOCKTAG& tag);              // true: had
+void wait_for_key_lock(const LOCKTAG& tag);         // like any other lock wait; may raise
+bool try_key_lock_for(const LOCKTAG& tag, long ms); // asks again until then; works at pre-commit too
 bool holds_key_lock(const LOCKTAG& tag);
 
 // Lets go of one acquisition made within this very call: later, the lock belongs to another resource owner.

@@ -46,7 +46,8 @@ void on_relation_change(Datum, Oid relation) {
     ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
                     errmsg("table \"%s\" of extension pg_idem was altered", RelationGetRelationName(rel)),
                     errdetail("It has %s.", how),
-                    errhint("pg_idem reaches its tables directly and would bypass that: undo the change. An index may be added, and a column that may be NULL and has no default.")));
+                    errhint("pg_idem reaches its tables directly and would bypass that: undo the change. An index may "
+                            "be added, and a column that may be NULL and has no default.")));
     pg_unreachable();
 }
 
@@ -134,9 +135,9 @@ void enter_extension(FunctionCallInfo fcinfo) {
 namespace {
 
 [[noreturn]] void raise_missing(TableId id) {
-    ereport(ERROR,
-            (errcode(ERRCODE_UNDEFINED_TABLE), errmsg("table \"%s\" of extension pg_idem does not exist", store::name_of(id)),
-             errhint("Create the extension again.")));
+    ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE),
+                    errmsg("table \"%s\" of extension pg_idem does not exist", store::name_of(id)),
+                    errhint("Create the extension again.")));
     pg_unreachable();
 }
 

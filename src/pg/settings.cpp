@@ -17,7 +17,8 @@ bool check_account_from(char** value, void**, GucSource) noexcept {
     if (is_account_rule(*value)) {
         return true;
     }
-    GUC_check_errdetail("Valid values are \"argument\", \"role\", \"setting:NAME\" and \"setting:NAME#/json/pointer\".");
+    GUC_check_errdetail(
+        "Valid values are \"argument\", \"role\", \"setting:NAME\" and \"setting:NAME#/json/pointer\".");
     return false;
 }
 
@@ -34,8 +35,7 @@ bool was_given_by_client(const char* name) {
 } // namespace
 
 void init_settings() {
-    DefineCustomIntVariable("pg_idem.max_claims_per_transaction",
-                            "Limits the claims and guards of one transaction.",
+    DefineCustomIntVariable("pg_idem.max_claims_per_transaction", "Limits the claims and guards of one transaction.",
                             "Each holds an entry of the lock table, see max_locks_per_transaction.",
                             &settings.max_claims_per_transaction, 1000, 1, 1'000'000, PGC_SUSET, 0, nullptr, nullptr,
                             nullptr);
@@ -44,11 +44,10 @@ void init_settings() {
                              "They flush where synchronous_commit is off, and wait for synchronous standbys where "
                              "any are named.",
                              &settings.force_sync_commit, true, PGC_SUSET, 0, nullptr, nullptr, nullptr);
-    DefineCustomIntVariable("pg_idem.idle_claim_timeout",
-                            "Ends a session that idles in a transaction holding a claim or guard.",
-                            "Takes the place of idle_in_transaction_session_timeout where that is 0. 0 turns it off.",
-                            &settings.idle_claim_timeout, 60'000, 0, PG_INT32_MAX, PGC_USERSET, GUC_UNIT_MS, nullptr,
-                            nullptr, nullptr);
+    DefineCustomIntVariable(
+        "pg_idem.idle_claim_timeout", "Ends a session that idles in a transaction holding a claim or guard.",
+        "Takes the place of idle_in_transaction_session_timeout where that is 0. 0 turns it off.",
+        &settings.idle_claim_timeout, 60'000, 0, PG_INT32_MAX, PGC_USERSET, GUC_UNIT_MS, nullptr, nullptr, nullptr);
     settings.account_from_is_forged = was_given_by_client(account_from_name);
     DefineCustomStringVariable(account_from_name, "Says what the account of a call must be.",
                                "argument: whatever is given; role: a role of the calling user; setting:NAME: the "

@@ -42,13 +42,6 @@ HeapTuple probe(const Table& table, std::initializer_list<std::string_view> key,
     return row;
 }
 
-// What a direct insert or update into all indexes needs.
-struct Writing {
-    EState* estate;
-    ResultRelInfo* result;
-    TupleTableSlot* slot;
-};
-
 Writing begin_writing(const Table& table, bool speculative) {
     Writing w{};
     w.estate = CreateExecutorState();
@@ -205,32 +198,29 @@ void delete_row(const Table& table, ItemPointer tid) {
     CommandCounterIncrement();
 }
 
-SpeculativeInserter::SpeculativeInserter(const Table& table_) : table(table_) {
-    Writing w = begin_writing(table, true);
-    estate = w.estate;
-    result = w.result;
-    slot = w.slot;
-    arbiters = list_make1_oid(RelationGetRelid(table.index));
-}
+SpeculativeInserter::SpeculativeInserter(const Table& opened)
+    : table(opened), writing(begin_writing(opened, true)), arbiters(list_make1_oid(RelationGetRelid(opened.index))) {}
 
 // The order of steps is the executor's own for INSERT ... ON CONFLICT DO NOTHING (ExecInsert), without its check that
 // the conflicting row is visible to the transaction's snapshot, which fails at REPEATABLE READ.
 bool SpeculativeInserter::insert(const Datum* values, const bool* nulls, int count) {
+    TupleTableSlot* slot = writing.slot;
     for (;;) {
         CHECK_FOR_INTERRUPTS();
         fill_slot(slot, values, nulls, count);
         ItemPointerData conflict;
-        if (!compat::check_index_constraints(result, slot, estate, &conflict, arbiters)) {
-            ResetPerTupleExprContext(estate);
+        if (!compat::check_index_constraints(writing.result, slot, writing.estate, &conflict, arbiters)) {
+            ResetPerTupleExprContext(writing.estate);
             return false;
         }
         const uint32 token = SpeculativeInsertionLockAcquire(GetCurrentTransactionId());
         table_tuple_insert_speculative(table.heap, slot, GetCurrentCommandId(true), 0, nullptr, token);
         bool collided = false;
-        list_free(compat::insert_index_tuples(result, slot, estate, false, true, &collided, arbiters, false));
+        list_free(
+            compat::insert_index_tuples(writing.result, slot, writing.estate, false, true, &collided, arbiters, false));
         table_tuple_complete_speculative(table.heap, slot, token, !collided);
         SpeculativeInsertionLockRelease(GetCurrentTransactionId());
-        ResetPerTupleExprContext(estate);
+        ResetPerTupleExprContext(writing.estate);
         if (!collided) {
             CommandCounterIncrement();
             return true;
@@ -239,9 +229,8 @@ bool SpeculativeInserter::insert(const Datum* values, const bool* nulls, int cou
 }
 
 void SpeculativeInserter::finish() {
-    Writing w{estate, result, slot};
     list_free(arbiters);
-    end_writing(w);
+    end_writing(writing);
 }
 
 } // namespace idem::pg

@@ -49,6 +49,13 @@ void update_row(const Table& table, HeapTuple row, const Datum* values, const bo
 // The caller holds the key lock.
 void delete_row(const Table& table, ItemPointer tid);
 
+// What a direct insert or update into all indexes needs.
+struct Writing {
+    EState* estate;
+    ResultRelInfo* result;
+    TupleTableSlot* slot;
+};
+
 // Inserts rows unless their key is there, one after the other, waiting for an insertion of the same key that is in
 // flight: the unique index decides. No key lock is needed.
 class SpeculativeInserter {
@@ -60,9 +67,7 @@ public:
 
 private:
     Table table;
-    EState* estate;
-    ResultRelInfo* result;
-    TupleTableSlot* slot;
+    Writing writing;
     List* arbiters;
 };
 

@@ -9,7 +9,7 @@ namespace idem::protocol {
 void fail_by_rule(const core::Identity& identity, const store::InflightRow& row, const core::Policy& policy,
                   core::Time now);
 
-// Puts it in review. failures: the new count of attempts without progress.
-void review_by_rule(store::InflightRow& row, int failures, core::Time now);
+// Puts it in review. failure_count: the new count of attempts without progress.
+void review_by_rule(store::InflightRow& row, int failure_count, core::Time now);
 
 } // namespace idem::protocol

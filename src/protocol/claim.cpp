@@ -49,8 +49,7 @@ using Reader = void (*)(const core::Identity&, store::Stored&);
 void look(const Claiming& c, Look& l, Reader read) {
     read(c.call.identity, l.stored);
     l.now = pg::now();
-    l.decision =
-        core::decide(l.stored.settled_facts(), l.stored.inflight_facts(), c.call.request, c.policy, l.now);
+    l.decision = core::decide(l.stored.settled_facts(), l.stored.inflight_facts(), c.call.request, c.policy, l.now);
 }
 
 std::string_view pid_text(int pid) {
@@ -359,8 +358,7 @@ void check_policy(ClaimCall& call, const core::Policy& policy) {
         std::optional<core::Time>& issued = call.request.issued_at;
         issued = issued && own ? std::min(*issued, *own) : (own ? own : issued);
     }
-    if (call.request.issued_at &&
-        core::between(*call.request.issued_at, pg::now()) > policy.tolerated_skew) {
+    if (call.request.issued_at && core::between(*call.request.issued_at, pg::now()) > policy.tolerated_skew) {
         pg::raise_issued_in_future(call.identity);
     }
     if (!call.request.fingerprint && policy.fingerprint_required) {

@@ -22,9 +22,7 @@ struct ClaimCall {
     bool session_bound = false;
 };
 
-enum class Answer : std::uint8_t {
-    claimed, recovered, completed, failed, in_progress, mismatch, expired, review
-};
+enum class Answer : std::uint8_t { claimed, recovered, completed, failed, in_progress, mismatch, expired, review };
 
 // What the SQL type idem_claim_result says; values point into memory of the current context.
 struct ClaimAnswer {

@@ -54,8 +54,8 @@ void judge(const core::Identity& identity, const core::Token& token, Owned& owne
     const bool kept = keeps_lock_since_owner_call(identity, token);
     store::read_stored(identity, owned.stored);
     owned.now = pg::now();
-    owned.verdict = core::judge_owner(owned.stored.settled_facts(), owned.stored.inflight_facts(), token, owned.now,
-                                      kept);
+    owned.verdict =
+        core::judge_owner(owned.stored.settled_facts(), owned.stored.inflight_facts(), token, owned.now, kept);
 }
 
 // Waits for the key lock like any other lock wait, and keeps it to the end of the transaction.
@@ -121,9 +121,11 @@ SettledTimes settle_in_transaction(const SettleCall& call, const store::Holding&
 
     pg::require_durable_commit();
     store::InflightRow interrupted;
-    if (store::find_inflight(call.identity, SnapshotSelf, pg::Access::change, interrupted)) { // the attempt that this one took over from
+    if (store::find_inflight(call.identity, SnapshotSelf, pg::Access::change,
+                             interrupted)) { // the attempt that this one took over from
         if (outcome.request.is_null) {
-            outcome.request = {interrupted.values[store::inflight::request], interrupted.nulls[store::inflight::request]};
+            outcome.request = {interrupted.values[store::inflight::request],
+                               interrupted.nulls[store::inflight::request]};
         }
         store::delete_inflight(interrupted);
     }
@@ -246,8 +248,8 @@ core::Time checkpoint(const CheckpointCall& call) {
     using namespace store::inflight;
     const core::Policy policy = store::policy_for(call.identity.action);
     check_lease(call.identity, policy, call.lease);
-    const store::Nullable progress_value{
-        call.progress == nullptr ? Datum{0} : JsonbPGetDatum(call.progress), call.progress == nullptr};
+    const store::Nullable progress_value{call.progress == nullptr ? Datum{0} : JsonbPGetDatum(call.progress),
+                                         call.progress == nullptr};
     check_outcome_size(call.identity, policy, {progress_value});
     Owned owned{};
     own_or_raise(call.identity, call.token, owned);

@@ -110,7 +110,8 @@ bool run_in_subtransaction(Frame& frame, Oid handler, Jsonb* request, store::Nul
 ClaimAnswer run(const ClaimCall& call, Oid handler) {
     const bool strict = check_handler(handler);
     if (strict && call.request_json == nullptr) {
-        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("request must not be NULL for a STRICT handler")));
+        ereport(ERROR,
+                (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("request must not be NULL for a STRICT handler")));
     }
     ClaimAnswer answer = claim(call);
     if (!answer.is_granted()) {
@@ -149,8 +150,9 @@ bool find_running(core::Identity& identity, int& attempt) {
 
 void reject(Jsonb* result, int status) {
     if (innermost == nullptr) {
-        ereport(ERROR, (errcode(pg::errcode_rejected), errmsg("idem_reject was called outside a handler of idem_run"),
-                        errhint("Use idem_fail to record a failure of an operation that was claimed with idem_claim.")));
+        ereport(ERROR,
+                (errcode(pg::errcode_rejected), errmsg("idem_reject was called outside a handler of idem_run"),
+                 errhint("Use idem_fail to record a failure of an operation that was claimed with idem_claim.")));
     }
     Frame& frame = *innermost;
     frame.rejected = true;

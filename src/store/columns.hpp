@@ -12,16 +12,53 @@ namespace idem::store {
 
 namespace settled {
 enum Field : int {
-    settled_at, expires_at, forget_at, claimed_at, attempt, status, succeeded, stripped,
-    account, action, key, fingerprint, request, result, body, body_bytes, count
+    settled_at,
+    expires_at,
+    forget_at,
+    claimed_at,
+    attempt,
+    status,
+    succeeded,
+    stripped,
+    account,
+    action,
+    key,
+    fingerprint,
+    request,
+    result,
+    body,
+    body_bytes,
+    count
 };
 } // namespace settled
 
 namespace inflight {
 enum Field : int {
-    claimed_at, state_since, lease_expires_at, due_at, session_start, session_pid, attempt, failures, max_attempts,
-    in_review, granted, token, lease, account, action, key, on_interrupt, owner, reason, last_error, fingerprint,
-    request, checkpoint, progress, count
+    claimed_at,
+    state_since,
+    lease_expires_at,
+    due_at,
+    session_start,
+    session_pid,
+    attempt,
+    failures,
+    max_attempts,
+    in_review,
+    granted,
+    token,
+    lease,
+    account,
+    action,
+    key,
+    on_interrupt,
+    owner,
+    reason,
+    last_error,
+    fingerprint,
+    request,
+    checkpoint,
+    progress,
+    count
 };
 } // namespace inflight
 

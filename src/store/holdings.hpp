@@ -15,9 +15,9 @@
 namespace idem::store {
 
 enum class HoldingState : std::uint8_t {
-    claimed,  // transaction-scoped claim, open: must be settled or released before commit
-    leased,   // leased claim made by this transaction
-    guarded,  // an owner call with a token passed; the key lock is kept since
+    claimed, // transaction-scoped claim, open: must be settled or released before commit
+    leased,  // leased claim made by this transaction
+    guarded, // an owner call with a token passed; the key lock is kept since
     settled,
     released,
 };

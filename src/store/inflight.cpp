@@ -29,8 +29,8 @@ void read_facts(InflightRow& row) {
     f.lease_expires_at = time(inflight::lease_expires_at);
     f.due_at = time(inflight::due_at);
     if (f.token && !row.nulls[inflight::session_pid]) {
-        f.session_over = !pg::is_session_alive(
-            {DatumGetInt32(row.values[inflight::session_pid]), time(inflight::session_start)});
+        f.session_over =
+            !pg::is_session_alive({DatumGetInt32(row.values[inflight::session_pid]), time(inflight::session_start)});
     }
     if (!row.nulls[inflight::fingerprint]) {
         f.fingerprint = view_of(row.values[inflight::fingerprint]);

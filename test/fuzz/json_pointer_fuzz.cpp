@@ -29,8 +29,7 @@ void check(bool holds) {
     }
 }
 
-bool canonicalize(std::span<const JsonToken> tape, std::span<const std::string_view> ignore,
-                  std::string& output) {
+bool canonicalize(std::span<const JsonToken> tape, std::span<const std::string_view> ignore, std::string& output) {
     try {
         idem::core::canonicalize(tape, ignore, idem::test::append_to_string, &output);
         return true;

@@ -48,9 +48,8 @@ enum class Issued { unknown, under, exactly, over, future };
 
 constexpr std::array prints{Print::none, Print::a, Print::b};
 constexpr std::array stored_prints{Print::none, Print::a};
-constexpr std::array settled_states{Settled::none,      Settled::live,    Settled::stripped,
-                                    Settled::at_expiry, Settled::expired, Settled::at_forgetting,
-                                    Settled::forgotten};
+constexpr std::array settled_states{Settled::none,    Settled::live,          Settled::stripped, Settled::at_expiry,
+                                    Settled::expired, Settled::at_forgetting, Settled::forgotten};
 constexpr std::array holders{Holder::none, Holder::released, Holder::own, Holder::other};
 constexpr std::array passed{Passed::before, Passed::exactly, Passed::after};
 constexpr std::array issues{Issued::unknown, Issued::under, Issued::exactly, Issued::over, Issued::future};
@@ -78,12 +77,12 @@ struct Situation {
 
 std::ostream& operator<<(std::ostream& out, const Situation& s) {
     auto number = [](auto value) { return static_cast<int>(value); };
-    return out << "settled " << number(s.settled) << '/' << number(s.settled_print) << ", holder "
-               << number(s.holder) << ", print " << number(s.inflight_print) << ", in_review " << s.in_review
-               << ", granted " << s.granted << ", rule " << number(s.rule) << ", failures " << s.failures
-               << ", lease " << number(s.lease) << ", session_over " << s.session_over << ", due "
-               << number(s.due) << "; given print " << number(s.print) << ", token " << s.brings_token
-               << ", issued " << number(s.issued) << ", rejects " << s.rejects;
+    return out << "settled " << number(s.settled) << '/' << number(s.settled_print) << ", holder " << number(s.holder)
+               << ", print " << number(s.inflight_print) << ", in_review " << s.in_review << ", granted " << s.granted
+               << ", rule " << number(s.rule) << ", failures " << s.failures << ", lease " << number(s.lease)
+               << ", session_over " << s.session_over << ", due " << number(s.due) << "; given print "
+               << number(s.print) << ", token " << s.brings_token << ", issued " << number(s.issued) << ", rejects "
+               << s.rejects;
 }
 
 // ---- the same in the terms of core/decide
@@ -181,15 +180,14 @@ Decision decide(const Situation& s) {
     if (s.rejects) {
         policy.reject_older_than = reject_older_than;
     }
-    return decide(s.settled == Settled::none ? nullptr : &settled,
-                  s.holder == Holder::none ? nullptr : &inflight, claim_request(s), policy, now);
+    return decide(s.settled == Settled::none ? nullptr : &settled, s.holder == Holder::none ? nullptr : &inflight,
+                  claim_request(s), policy, now);
 }
 
 // ---- the table of the design: the first row that applies is the answer
 
 bool known(const Situation& s) {
-    return s.settled != Settled::none && s.settled != Settled::at_forgetting &&
-           s.settled != Settled::forgotten;
+    return s.settled != Settled::none && s.settled != Settled::at_forgetting && s.settled != Settled::forgotten;
 }
 bool differs(Print stored, Print given) {
     return stored != Print::none && given != Print::none && stored != given;
@@ -220,8 +218,8 @@ struct Row {
 };
 
 constexpr std::array table{
-    Row{"known, fingerprint differs",
-        [](const Situation& s) { return known(s) && differs(s.settled_print, s.print); }, Verdict::mismatch},
+    Row{"known, fingerprint differs", [](const Situation& s) { return known(s) && differs(s.settled_print, s.print); },
+        Verdict::mismatch},
     Row{"known, no fingerprint given",
         [](const Situation& s) { return known(s) && unproven(s.settled_print, s.print); },
         Verdict::fingerprint_missing},
@@ -229,37 +227,32 @@ constexpr std::array table{
     Row{"past expires_at, or stripped", [](const Situation& s) { return known(s); }, Verdict::expired},
     Row{"nothing known, too old",
         [](const Situation& s) {
-            return none_in_flight(s) && s.rejects &&
-                   (s.issued == Issued::exactly || s.issued == Issued::over);
+            return none_in_flight(s) && s.rejects && (s.issued == Issued::exactly || s.issued == Issued::over);
         },
         Verdict::too_old},
     Row{"nothing known", [](const Situation& s) { return none_in_flight(s); }, Verdict::grant_first},
-    Row{"in flight, fingerprint differs",
-        [](const Situation& s) { return differs(s.inflight_print, s.print); }, Verdict::mismatch},
-    Row{"in flight, no fingerprint given",
-        [](const Situation& s) { return unproven(s.inflight_print, s.print); }, Verdict::fingerprint_missing},
+    Row{"in flight, fingerprint differs", [](const Situation& s) { return differs(s.inflight_print, s.print); },
+        Verdict::mismatch},
+    Row{"in flight, no fingerprint given", [](const Situation& s) { return unproven(s.inflight_print, s.print); },
+        Verdict::fingerprint_missing},
     Row{"own token, not in review, lease alive or its end not final",
         [](const Situation& s) {
-            return s.brings_token && s.holder == Holder::own && !s.in_review &&
-                   (alive(s) || !final_by_the_clock(s));
+            return s.brings_token && s.holder == Holder::own && !s.in_review && (alive(s) || !final_by_the_clock(s));
         },
         Verdict::repeat_answer},
     Row{"in review", [](const Situation& s) { return s.in_review; }, Verdict::review},
     Row{"lease alive", [](const Situation& s) { return alive(s); }, Verdict::in_progress},
     Row{"released, not yet due", [](const Situation& s) { return is_released(s) && s.due == Passed::before; },
         Verdict::in_progress},
-    Row{"released, due, granted", [](const Situation& s) { return is_released(s) && s.granted; },
-        Verdict::grant_next},
+    Row{"released, due, granted", [](const Situation& s) { return is_released(s) && s.granted; }, Verdict::grant_next},
     Row{"released, due, attempts left",
-        [](const Situation& s) { return is_released(s) && failures_so_far(s) < max_attempts; },
-        Verdict::grant_next},
+        [](const Situation& s) { return is_released(s) && failures_so_far(s) < max_attempts; }, Verdict::grant_next},
     Row{"lease over, attempts left, rule lets go on",
         [](const Situation& s) {
             return !is_released(s) && failures_so_far(s) < max_attempts && !final_by_the_clock(s);
         },
         Verdict::grant_next},
-    Row{"by rule or used up: fail", [](const Situation& s) { return s.rule == Rule::fail; },
-        Verdict::fail_by_rule},
+    Row{"by rule or used up: fail", [](const Situation& s) { return s.rule == Rule::fail; }, Verdict::fail_by_rule},
     Row{"by rule or used up: review", [](const Situation&) { return true; }, Verdict::review_by_rule},
 };
 
@@ -319,8 +312,7 @@ void for_each_situation(const std::function<void(const Situation&)>& visit) {
             if (settled == Settled::none && print != Print::none) {
                 continue;
             }
-            for_each_inflight([&](const Situation& with_inflight) { for_each_request(visit, with_inflight); },
-                              s);
+            for_each_inflight([&](const Situation& with_inflight) { for_each_request(visit, with_inflight); }, s);
         }
     }
 }
@@ -606,8 +598,7 @@ TEST(Decide, G5_TheCountOfFailuresDoesNotWrapAround) {
     InflightFacts facts = inflight_facts(leased(Passed::after));
     facts.failures = std::numeric_limits<std::int32_t>::max();
     facts.max_attempts = std::numeric_limits<std::int32_t>::max();
-    const Decision decision =
-        core::decide(nullptr, &facts, claim_request(leased(Passed::after)), Policy{}, now);
+    const Decision decision = core::decide(nullptr, &facts, claim_request(leased(Passed::after)), Policy{}, now);
     EXPECT_EQ(decision.verdict, Verdict::review_by_rule);
     EXPECT_EQ(decision.failures, std::numeric_limits<std::int32_t>::max());
 }
@@ -705,12 +696,12 @@ TEST(Decide, G7_TheEndsOfTimeDoNotOverflow) {
 }
 
 TEST(Decide, OnlyAnswersThatChangeOrRestOnNothingNeedTheLock) {
-    for (const Verdict verdict : {Verdict::mismatch, Verdict::fingerprint_missing, Verdict::replay,
-                                  Verdict::expired, Verdict::review, Verdict::in_progress}) {
+    for (const Verdict verdict : {Verdict::mismatch, Verdict::fingerprint_missing, Verdict::replay, Verdict::expired,
+                                  Verdict::review, Verdict::in_progress}) {
         EXPECT_FALSE(needs_lock(verdict)) << verdict;
     }
-    for (const Verdict verdict : {Verdict::too_old, Verdict::grant_first, Verdict::grant_next,
-                                  Verdict::repeat_answer, Verdict::fail_by_rule, Verdict::review_by_rule}) {
+    for (const Verdict verdict : {Verdict::too_old, Verdict::grant_first, Verdict::grant_next, Verdict::repeat_answer,
+                                  Verdict::fail_by_rule, Verdict::review_by_rule}) {
         EXPECT_TRUE(needs_lock(verdict)) << verdict;
     }
 }
@@ -724,10 +715,8 @@ struct OwnerRow {
 };
 
 constexpr std::array owner_table{
-    OwnerRow{"settled", [](const Situation& s, bool) { return none_in_flight(s) && known(s); },
-             OwnerVerdict::settled},
-    OwnerRow{"nothing known", [](const Situation& s, bool) { return none_in_flight(s); },
-             OwnerVerdict::not_owner},
+    OwnerRow{"settled", [](const Situation& s, bool) { return none_in_flight(s) && known(s); }, OwnerVerdict::settled},
+    OwnerRow{"nothing known", [](const Situation& s, bool) { return none_in_flight(s); }, OwnerVerdict::not_owner},
     OwnerRow{"released, or another's token", [](const Situation& s, bool) { return s.holder != Holder::own; },
              OwnerVerdict::not_owner},
     OwnerRow{"in review", [](const Situation& s, bool) { return s.in_review; }, OwnerVerdict::in_review},
@@ -735,8 +724,7 @@ constexpr std::array owner_table{
              OwnerVerdict::current},
     OwnerRow{"over, rule fail", [](const Situation& s, bool) { return !alive(s) && s.rule == Rule::fail; },
              OwnerVerdict::not_owner},
-    OwnerRow{"over, rule review",
-             [](const Situation& s, bool) { return !alive(s) && s.rule == Rule::review; },
+    OwnerRow{"over, rule review", [](const Situation& s, bool) { return !alive(s) && s.rule == Rule::review; },
              OwnerVerdict::in_review},
     OwnerRow{"else", [](const Situation&, bool) { return true; }, OwnerVerdict::current},
 };
@@ -744,8 +732,8 @@ constexpr std::array owner_table{
 OwnerVerdict judge(const Situation& s, bool kept = false) {
     const SettledFacts settled = settled_facts(s.settled, s.settled_print);
     const InflightFacts inflight = inflight_facts(s);
-    return judge_owner(s.settled == Settled::none ? nullptr : &settled,
-                       s.holder == Holder::none ? nullptr : &inflight, own_token, now, kept);
+    return judge_owner(s.settled == Settled::none ? nullptr : &settled, s.holder == Holder::none ? nullptr : &inflight,
+                       own_token, now, kept);
 }
 
 TEST(JudgeOwner, EverySituationIsAnsweredAsTheTableSays) {

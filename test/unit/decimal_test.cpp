@@ -125,8 +125,7 @@ TEST(Decimal, ShortestFormOfADoubleIsItsEcmascriptForm) {
         ASSERT_NO_FATAL_FAILURE(expect_ecmascript(std::bit_cast<double>(random())));
         // All magnitudes near the changes of layout, and amounts of money.
         const double mantissa = static_cast<double>(random() >> 11) * 0x1p-53;
-        ASSERT_NO_FATAL_FAILURE(
-            expect_ecmascript(mantissa * std::pow(10.0, static_cast<double>(random() % 40) - 12)));
+        ASSERT_NO_FATAL_FAILURE(expect_ecmascript(mantissa * std::pow(10.0, static_cast<double>(random() % 40) - 12)));
         ASSERT_NO_FATAL_FAILURE(expect_ecmascript(static_cast<double>(random() % 100'000'000) / 100));
     }
     for (int exponent = -1074; exponent <= 1023; ++exponent) {
@@ -147,8 +146,7 @@ TEST(Decimal, EverySpellingOfAValueIsOneForm) {
     for (const std::string_view text : {"1", "1.0", "1e0", "1E+0", "10e-1", "0.1e1", "100.00e-2", "1e-00"}) {
         EXPECT_EQ(written(text), "1");
     }
-    for (const std::string_view text :
-         {"0", "-0", "0.0", "-0.000", "0e5", "0E-7", "0e99999999999999999999"}) {
+    for (const std::string_view text : {"0", "-0", "0.0", "-0.000", "0e5", "0E-7", "0e99999999999999999999"}) {
         EXPECT_EQ(written(text), "0");
     }
     EXPECT_EQ(written("-0.10"), "-0.1");

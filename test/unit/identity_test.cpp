@@ -95,8 +95,7 @@ TEST(Describe, AnEscapedCharacterCountsOnce) {
 TEST(Describe, AccountAndActionAreNotCut) {
     const std::string account(max_account_bytes, 'a');
     const std::string action(max_action_bytes, 'b');
-    EXPECT_EQ(described({account, action, "k"}),
-              "Account \"" + account + "\", action \"" + action + "\", key \"k\".");
+    EXPECT_EQ(described({account, action, "k"}), "Account \"" + account + "\", action \"" + action + "\", key \"k\".");
 }
 
 TEST(Describe, TheLongestInputsFit) {

@@ -78,8 +78,7 @@ TEST(JsonCanonical, Escapes) {
         const char hex[] = {"0123456789abcdef"[c / 16], "0123456789abcdef"[c % 16], 0};
         text += std::string("\\u00") + hex;
         const std::size_t at = short_forms.find(static_cast<char>(c));
-        expected +=
-            at == std::string_view::npos ? std::string("\\u00") + hex : std::string("\\") + letters[at];
+        expected += at == std::string_view::npos ? std::string("\\u00") + hex : std::string("\\") + letters[at];
     }
     text += "\\\"\\\\\\/\\u007f\u0085\u2028\U0001F600\\ud83d\\ude00\"";
     expected += "\\\"\\\\/\x7f\u0085\u2028\U0001F600\U0001F600\"";
@@ -100,8 +99,7 @@ TEST(JsonCanonical, MembersAtEveryLevelAreSorted) {
 TEST(JsonCanonical, Ignore) {
     const std::string_view text = R"({"id":1,"at":"now","items":[{"n":1,"t":2},{"n":3},4],"a/b":5,"m~n":6})";
     EXPECT_EQ(canonical(text, {"/at", "/a~1b", "/m~0n", "/items"}), R"({"id":1})");
-    EXPECT_EQ(canonical(text, {"/items/0/t", "/items/1", "/at", "/a~1b", "/m~0n"}),
-              R"({"id":1,"items":[{"n":1},4]})");
+    EXPECT_EQ(canonical(text, {"/items/0/t", "/items/1", "/at", "/a~1b", "/m~0n"}), R"({"id":1,"items":[{"n":1},4]})");
     EXPECT_EQ(canonical(text, {"/items/0", "/items/1", "/items/2"}),
               R"({"a/b":5,"at":"now","id":1,"items":[],"m~n":6})");
     EXPECT_EQ(canonical("{\"a\":1}", {"/a"}), "{}");
@@ -142,6 +140,7 @@ TEST(JsonCanonical, RefusesATapeThatIsNoValue) {
     };
     for (const auto& kinds : tapes) {
         std::vector<JsonToken> tape;
+        tape.reserve(kinds.size());
         for (const JsonKind kind : kinds) {
             tape.push_back({kind, nullptr, 0});
         }

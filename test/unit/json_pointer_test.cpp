@@ -133,12 +133,10 @@ TEST_F(JsonPointer, Deep) {
 }
 
 TEST_F(JsonPointer, Syntax) {
-    for (const std::string_view pointer :
-         {"", "/", "//", "/a", "/a/b", "/~0", "/~1", "/~01", "/a~0b~1c/", "/-"}) {
+    for (const std::string_view pointer : {"", "/", "//", "/a", "/a/b", "/~0", "/~1", "/~01", "/a~0b~1c/", "/-"}) {
         EXPECT_TRUE(is_json_pointer(pointer)) << pointer;
     }
-    for (const std::string_view pointer :
-         {"a", " ", " /a", "#/a", "/~", "/a~", "/~2", "/~a", "/~/", "/a/~~0"}) {
+    for (const std::string_view pointer : {"a", " ", " /a", "#/a", "/~", "/a~", "/~2", "/~a", "/~/", "/a/~~0"}) {
         EXPECT_FALSE(is_json_pointer(pointer)) << pointer;
     }
 }

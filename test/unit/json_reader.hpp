@@ -240,9 +240,7 @@ private:
 
     void put_utf8(unsigned code_point) {
         const auto put = [this](unsigned byte) { *free_++ = static_cast<char>(byte); };
-        const auto continuation = [code_point](unsigned shift) {
-            return 0x80U | ((code_point >> shift) & 0x3FU);
-        };
+        const auto continuation = [code_point](unsigned shift) { return 0x80U | ((code_point >> shift) & 0x3FU); };
         if (code_point < 0x80) {
             put(code_point);
         } else if (code_point < 0x800) {
@@ -281,9 +279,7 @@ private:
         }
     }
 
-    void push(Kind kind, std::string_view text = {}) {
-        document_.tape.push_back({kind, text.data(), text.size()});
-    }
+    void push(Kind kind, std::string_view text = {}) { document_.tape.push_back({kind, text.data(), text.size()}); }
 
     std::string_view rest_;
     char* free_ = nullptr;

@@ -35,8 +35,7 @@ TEST(Policy, BuiltInDefaults) {
 
 // Each column by itself: the action's, else that of '*', else the built-in.
 template <typename Column, typename Value>
-void expect_inherited(std::optional<Column> PolicyRow::* column, Value Policy::* value, Column mine,
-                      Column general) {
+void expect_inherited(std::optional<Column> PolicyRow::* column, Value Policy::* value, Column mine, Column general) {
     const Policy built_in = effective_policy({}, {});
     PolicyRow own;
     PolicyRow star;
@@ -157,8 +156,8 @@ TEST(Policy, G7_WhatWasOnceClaimedIsNeverClaimedAgain) {
         const Time first = static_cast<Time>(random() % static_cast<std::uint64_t>(10'000 * day));
         ClaimRequest request;
         const Duration reach = policy.tolerated_skew + std::min(*policy.reject_older_than, 100 * day) + 2;
-        request.issued_at = first + policy.tolerated_skew -
-                            static_cast<Duration>(random() % static_cast<std::uint64_t>(reach));
+        request.issued_at =
+            first + policy.tolerated_skew - static_cast<Duration>(random() % static_cast<std::uint64_t>(reach));
         if (decide(nullptr, nullptr, request, policy, first).verdict != Verdict::grant_first) {
             continue;
         }
@@ -177,8 +176,7 @@ TEST(Policy, G7_WhatWasOnceClaimedIsNeverClaimedAgain) {
             ASSERT_EQ(again, Verdict::too_old)
                 << "retention " << *own.retention << ", remember " << *own.remember << ", reject "
                 << *policy.reject_older_than << ", skew " << policy.tolerated_skew << ", issued first"
-                << *request.issued_at - first << ", settled first+" << settled_at - first << ", wait "
-                << wait;
+                << *request.issued_at - first << ", settled first+" << settled_at - first << ", wait " << wait;
         }
     }
     EXPECT_GT(claimed, 100'000U);

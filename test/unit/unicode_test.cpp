@@ -55,8 +55,8 @@ int sign(int value) {
 TEST(Unicode, BlankCodePointsAreExactlyThese) {
     const auto expected = [](char32_t c) {
         const bool control = c <= 0x1F || (c >= 0x7F && c <= 0x9F);
-        const bool white_space = c == 0x20 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) ||
-                                 c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
+        const bool white_space = c == 0x20 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 ||
+                                 c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
         const bool zero_width = (c >= 0x200B && c <= 0x200D) || c == 0x2060 || c == 0xFEFF;
         return control || white_space || zero_width;
     };
