@@ -244,7 +244,7 @@ foreach my $signature (split /\n/, $signatures)
 	ok(index($flat, $signature) >= 0, "the SQL reference has the signature of $name") or diag($signature);
 }
 my $relations = $admin->ok(q{
-	SELECT c.relname || '.' || a.attname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
+	SELECT DISTINCT c.relname || '.' || a.attname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
 	  JOIN pg_depend d ON d.objid IN (c.oid, (SELECT oid FROM pg_type WHERE typrelid = c.oid)) AND d.deptype = 'e'
 	  JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'pg_idem'
 	 WHERE c.relkind IN ('v', 'c') OR c.relname = 'idem_policies' ORDER BY 1});
@@ -254,7 +254,7 @@ foreach my $column (split /\n/, $relations)
 	my ($relation, $name) = split /\./, $column;
 	ok(($section{$relation} // '') =~ /^\| `$name` \|/m, "the SQL reference has the column $column");
 }
-foreach my $label (split /\n/, $admin->ok(q(SELECT unnest(enum_range(NULL::idem_outcome))::text UNION ALL SELECT unnest(enum_range(NULL::idem_state))::text)))
+foreach my $label (split /\n/, $admin->ok(q(SELECT unnest(enum_range(NULL::idem_outcome))::text UNION SELECT unnest(enum_range(NULL::idem_state))::text)))
 {
 	ok($reference =~ /^\| `$label` \|/m, "the SQL reference has the label $label");
 }
