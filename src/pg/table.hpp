@@ -60,7 +60,7 @@ struct Writing {
 // flight: the unique index decides. No key lock is needed.
 class SpeculativeInserter {
 public:
-    explicit SpeculativeInserter(const Table& table);
+    explicit SpeculativeInserter(const Table& opened);
     // True: inserted. False: there is a committed row (or one of our own) of that key.
     bool insert(const Datum* values, const bool* nulls, int count);
     void finish();
