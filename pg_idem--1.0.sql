@@ -181,40 +181,42 @@ ALTER TABLE idem_policies ENABLE ALWAYS TRIGGER idem_policies_check;
 -- The view over both tables, which is also a row type
 -- ---------------------------------------------------------------------------------------------------------
 
-CREATE FUNCTION idem_inflight_state(in_review boolean, token uuid, lease_expires_at timestamptz,
-                                    session_pid integer, session_start timestamptz) RETURNS idem_state
-    LANGUAGE c VOLATILE PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'pg_idem_inflight_state';
-COMMENT ON FUNCTION idem_inflight_state(boolean, uuid, timestamptz, integer, timestamptz) IS
-'State of an operation in flight by the clock and by the life of its session; for the view idempotent_operations.';
+CREATE FUNCTION idem_now() RETURNS timestamptz
+    LANGUAGE c VOLATILE PARALLEL SAFE AS 'MODULE_PATHNAME', 'pg_idem_now';
+COMMENT ON FUNCTION idem_now() IS
+'The clock by which operations are judged: clock_timestamp(), or pg_idem.test_now where a test has set it.';
 
-CREATE FUNCTION idem_settled_state(succeeded boolean, stripped boolean, expires_at timestamptz) RETURNS idem_state
-    LANGUAGE c VOLATILE PARALLEL SAFE AS 'MODULE_PATHNAME', 'pg_idem_settled_state';
-COMMENT ON FUNCTION idem_settled_state(boolean, boolean, timestamptz) IS
-'State of a settled operation by the clock; for the view idempotent_operations.';
-
-CREATE FUNCTION idem_remembered(forget_at timestamptz) RETURNS boolean
-    LANGUAGE c VOLATILE PARALLEL SAFE AS 'MODULE_PATHNAME', 'pg_idem_remembered';
-COMMENT ON FUNCTION idem_remembered(timestamptz) IS
-'Whether a record is still remembered by the clock; for the view idempotent_operations.';
+CREATE FUNCTION idem_session_ended(pid integer, started timestamptz) RETURNS boolean
+    LANGUAGE c VOLATILE PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'pg_idem_session_ended';
+COMMENT ON FUNCTION idem_session_ended(integer, timestamptz) IS
+'Whether the database session to which a claim is bound has ended; NULL for no session. On a standby always false.';
 
 CREATE VIEW idempotent_operations AS
-    SELECT account, action, key,
-           idem_inflight_state(in_review, token, lease_expires_at, session_pid, session_start) AS state,
-           attempt, owner, lease_expires_at, due_at, reason, last_error, state_since, fingerprint, request,
-           checkpoint, progress, NULL::pg_catalog.text AS settled_as, NULL::pg_catalog.int4 AS status,
+    SELECT i.account, i.action, i.key,
+           CASE WHEN i.in_review THEN 'review'::idem_state
+                WHEN i.token IS NULL OR i.lease_expires_at OPERATOR(pg_catalog.<=) clock.now
+                     OR idem_session_ended(i.session_pid, i.session_start) THEN 'interrupted'::idem_state
+                ELSE 'in_progress'::idem_state END AS state,
+           i.attempt, i.owner, i.lease_expires_at, i.due_at, i.reason, i.last_error, i.state_since, i.fingerprint,
+           i.request, i.checkpoint, i.progress, NULL::pg_catalog.text AS settled_as, NULL::pg_catalog.int4 AS status,
            NULL::pg_catalog.jsonb AS result, NULL::pg_catalog.text AS body, NULL::pg_catalog.bytea AS body_bytes,
-           claimed_at, NULL::pg_catalog.timestamptz AS settled_at, NULL::pg_catalog.timestamptz AS expires_at,
+           i.claimed_at, NULL::pg_catalog.timestamptz AS settled_at, NULL::pg_catalog.timestamptz AS expires_at,
            NULL::pg_catalog.timestamptz AS forget_at
-      FROM idem_inflight
+      FROM idem_inflight i, idem_now() AS clock(now)
     UNION ALL
     SELECT s.account, s.action, s.key,
-           idem_settled_state(s.succeeded, s.stripped, s.expires_at),
-           s.attempt, NULL, NULL, NULL, NULL, NULL, s.settled_at, s.fingerprint, s.request,
-           NULL, NULL, CASE WHEN s.succeeded THEN 'completed' ELSE 'failed' END, s.status,
-           s.result, s.body, s.body_bytes,
+           CASE WHEN NOT kept.payload THEN 'expired'::idem_state
+                WHEN s.succeeded THEN 'completed'::idem_state
+                ELSE 'failed'::idem_state END,
+           s.attempt, NULL, NULL, NULL, NULL, NULL, s.settled_at, s.fingerprint,
+           CASE WHEN kept.payload THEN s.request END, NULL, NULL,
+           CASE WHEN s.succeeded THEN 'completed' ELSE 'failed' END, s.status,
+           CASE WHEN kept.payload THEN s.result END, CASE WHEN kept.payload THEN s.body END,
+           CASE WHEN kept.payload THEN s.body_bytes END,
            COALESCE(s.claimed_at, s.settled_at), s.settled_at, s.expires_at, s.forget_at
-      FROM idem_settled s
-     WHERE idem_remembered(s.forget_at);
+      FROM idem_settled s, idem_now() AS clock(now),
+           LATERAL (SELECT NOT s.stripped AND clock.now OPERATOR(pg_catalog.<) s.expires_at) AS kept(payload)
+     WHERE clock.now OPERATOR(pg_catalog.<) s.forget_at;
 COMMENT ON VIEW idempotent_operations IS
 'Every operation that is in flight or remembered. A transaction-scoped claim that is still open is not here (it has written nothing): ask idem_lookup.';
 
@@ -325,8 +327,7 @@ COMMENT ON FUNCTION idem_fingerprint(jsonb, text[]) IS
 
 REVOKE ALL ON FUNCTION
     idem_policies_changed(), idem_policies_check(),
-    idem_inflight_state(boolean, uuid, timestamptz, integer, timestamptz),
-    idem_settled_state(boolean, boolean, timestamptz), idem_remembered(timestamptz),
+    idem_now(), idem_session_ended(integer, timestamptz),
     idem_claim(text, text, text, jsonb, bytea, interval, text, interval, timestamptz, boolean, uuid),
     idem_complete(text, text, text, jsonb, integer, text, bytea, uuid),
     idem_fail(text, text, text, jsonb, integer, text, bytea, uuid),

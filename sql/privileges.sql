@@ -28,7 +28,7 @@ SELECT idem_run('p', 'act', 'k', '{}', 'privileges_handler(jsonb)');
 SELECT idem_current();
 SELECT idem_reject('{}');
 SELECT idem_fingerprint('{}');
-SELECT idem_remembered(now());
+SELECT idem_now();
 SELECT count(*) FROM idem_settled;
 SELECT count(*) FROM idem_inflight;
 SELECT count(*) FROM idem_seen;

@@ -10,6 +10,8 @@ namespace idem::api {
 
 namespace {
 
+constexpr std::size_t max_owner_bytes = 255;
+
 void require_lease(bool given, const char* name) {
     if (given) {
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("%s needs a lease", name),
@@ -25,6 +27,9 @@ Datum claim(FunctionCallInfo fcinfo) {
     call.request.fingerprint = pg::fingerprint_args(fcinfo, 3, 4);
     call.lease = pg::duration_arg(fcinfo, 5, "lease", false);
     call.owner = pg::text_arg(fcinfo, 6);
+    if (call.owner) {
+        pg::identity_part(call.owner, "owner", max_owner_bytes);
+    }
     call.wait = pg::duration_arg(fcinfo, 7, "wait", true).value_or(0);
     call.request.issued_at = pg::time_arg(fcinfo, 8);
     call.session_bound = !PG_ARGISNULL(9) && PG_GETARG_BOOL(9);

@@ -5,6 +5,7 @@
 #include "api/records.hpp"
 #include "pg/args.hpp"
 #include "pg/clock.hpp"
+#include "pg/errors.hpp"
 #include "pg/key_lock.hpp"
 #include "pg/relations.hpp"
 #include "pg/session.hpp"
@@ -110,40 +111,48 @@ void fill(Row& row, const store::InflightRow& stored, Oid state_type) {
     copy(column::claimed_at, inflight::claimed_at);
 }
 
+// An expired outcome is not shown, whether or not it has been stripped yet.
 void fill(Row& row, const store::SettledRow& stored, Oid state_type) {
     using namespace store;
+    const State state = state_of(stored.facts, stored.succeeded(), pg::now());
     auto copy = [&](column::Column to, settled::Field from) { row.put(to, stored.values[from], stored.nulls[from]); };
-    row.set(column::state, state_datum(state_type, state_of(stored.facts, stored.succeeded(), pg::now())));
+    row.set(column::state, state_datum(state_type, state));
     row.set(column::settled_as, CStringGetTextDatum(stored.succeeded() ? "completed" : "failed"));
     copy(column::attempt, settled::attempt);
     copy(column::state_since, settled::settled_at);
     copy(column::fingerprint, settled::fingerprint);
-    copy(column::request, settled::request);
     copy(column::status, settled::status);
-    copy(column::result, settled::result);
-    copy(column::body, settled::body);
-    copy(column::body_bytes, settled::body_bytes);
+    if (state != State::expired) {
+        copy(column::request, settled::request);
+        copy(column::result, settled::result);
+        copy(column::body, settled::body);
+        copy(column::body_bytes, settled::body_bytes);
+    }
     copy(column::claimed_at, stored.nulls[settled::claimed_at] ? settled::settled_at : settled::claimed_at);
     copy(column::settled_at, settled::settled_at);
     copy(column::expires_at, settled::expires_at);
     copy(column::forget_at, settled::forget_at);
 }
 
-bool fill_stored(Row& row, const core::Identity& identity, Oid state_type) {
+enum class Found : std::uint8_t { nothing, interrupted, answer };
+
+Found fill_stored(Row& row, const core::Identity& identity, Oid state_type) {
     store::Stored stored;
     store::read_stored_mvcc(identity, stored);
-    if (stored.is_settled && core::is_remembered(stored.settled.facts, pg::now())) {
+    const core::Time now = pg::now();
+    if (stored.is_settled && core::is_remembered(stored.settled.facts, now)) {
         fill(row, stored.settled, state_type);
-        return true;
+        return Found::answer;
     }
-    if (stored.is_inflight) {
-        fill(row, stored.inflight, state_type);
-        return true;
+    if (!stored.is_inflight) {
+        return Found::nothing;
     }
-    return false;
+    fill(row, stored.inflight, state_type);
+    return state_of(stored.inflight.facts, now) == State::interrupted ? Found::interrupted : Found::answer;
 }
 
-// A claim that has written nothing: of this transaction, or of whoever holds the key lock.
+// A claim that has written nothing, of this transaction or of whoever holds the key lock: on an operation of which
+// nothing is stored, or whose interrupted attempt it takes over. (Or the late owner itself, in a guarded transaction.)
 bool fill_open_claim(Row& row, const core::Identity& identity, Oid state_type) {
     const store::Holding* own = store::find_holding(identity);
     if (own != nullptr && own->state == store::HoldingState::claimed) {
@@ -164,8 +173,11 @@ bool fill_open_claim(Row& row, const core::Identity& identity, Oid state_type) {
 // Nothing read, then nobody at the lock, then nothing read under a newer snapshot: only then is it absent. A commit
 // becomes visible before its locks are released.
 bool fill_row(Row& row, const core::Identity& identity, Oid state_type) {
-    return fill_stored(row, identity, state_type) || fill_open_claim(row, identity, state_type) ||
-           fill_stored(row, identity, state_type);
+    if (fill_stored(row, identity, state_type) == Found::answer || fill_open_claim(row, identity, state_type)) {
+        return true;
+    }
+    row = Row(identity);
+    return fill_stored(row, identity, state_type) != Found::nothing;
 }
 
 Datum lookup(FunctionCallInfo fcinfo) {
@@ -180,6 +192,9 @@ Datum lookup(FunctionCallInfo fcinfo) {
     if (get_call_result_type(fcinfo, nullptr, &desc) != TYPEFUNC_COMPOSITE) {
         elog(ERROR, "return type must be a row type");
     }
+    if (desc->natts != column::count) {
+        pg::raise_altered("idempotent_operations", "has other columns");
+    }
     desc = BlessTupleDesc(desc);
 
     Row row(identity);
@@ -190,35 +205,20 @@ Datum lookup(FunctionCallInfo fcinfo) {
     SRF_RETURN_NEXT(context, HeapTupleGetDatum(tuple));
 }
 
-Datum inflight_state(FunctionCallInfo fcinfo) {
-    core::InflightFacts facts;
-    facts.in_review = !PG_ARGISNULL(0) && PG_GETARG_BOOL(0);
-    facts.token = pg::uuid_arg(fcinfo, 1);
-    facts.lease_expires_at = pg::time_arg(fcinfo, 2).value_or(0);
-    if (facts.token && !PG_ARGISNULL(3) && !PG_ARGISNULL(4)) {
-        facts.session_over = !pg::is_session_alive({PG_GETARG_INT32(3), PG_GETARG_TIMESTAMPTZ(4)});
+Datum now(FunctionCallInfo) {
+    PG_RETURN_TIMESTAMPTZ(pg::now());
+}
+
+Datum session_ended(FunctionCallInfo fcinfo) {
+    if (PG_ARGISNULL(0) || PG_ARGISNULL(1)) {
+        PG_RETURN_NULL();
     }
-    return state_datum(get_fn_expr_rettype(fcinfo->flinfo), state_of(facts, pg::now()));
-}
-
-Datum settled_state(FunctionCallInfo fcinfo) {
-    core::SettledFacts facts;
-    facts.stripped = !PG_ARGISNULL(1) && PG_GETARG_BOOL(1);
-    facts.expires_at = pg::time_arg(fcinfo, 2).value_or(0);
-    const bool succeeded = !PG_ARGISNULL(0) && PG_GETARG_BOOL(0);
-    return state_datum(get_fn_expr_rettype(fcinfo->flinfo), state_of(facts, succeeded, pg::now()));
-}
-
-Datum remembered(FunctionCallInfo fcinfo) {
-    core::SettledFacts facts;
-    facts.forget_at = pg::time_arg(fcinfo, 0).value_or(0);
-    PG_RETURN_BOOL(core::is_remembered(facts, pg::now()));
+    PG_RETURN_BOOL(!pg::is_session_alive({PG_GETARG_INT32(0), PG_GETARG_TIMESTAMPTZ(1)}));
 }
 
 PG_IDEM_FUNCTION(lookup);
-PG_IDEM_FUNCTION(inflight_state);
-PG_IDEM_FUNCTION(settled_state);
-PG_IDEM_FUNCTION(remembered);
+PG_IDEM_FUNCTION(now);
+PG_IDEM_FUNCTION(session_ended);
 
 } // namespace
 

@@ -3,6 +3,8 @@
 
 #include "pg/entry.hpp"
 
+#include "pg/errors.hpp"
+
 namespace idem::api {
 
 namespace {
@@ -41,6 +43,9 @@ Datum policies_check(FunctionCallInfo fcinfo) {
     TupleDesc desc = RelationGetDescr(trigger->tg_relation);
     const int column = column_number(desc, "handler_role");
     bool is_null = true;
+    if (column > 0 && TupleDescAttr(desc, column - 1)->atttypid != TEXTOID) {
+        pg::raise_altered(RelationGetRelationName(trigger->tg_relation), "has a column of another type");
+    }
     const Datum value = column > 0 ? heap_getattr(row, column, desc, &is_null) : Datum{0};
     if (is_null) {
         return PointerGetDatum(row);

@@ -1,5 +1,8 @@
+#include <iterator>
+
 #include "api/records.hpp"
 
+#include "pg/errors.hpp"
 #include "pg/relations.hpp"
 #include "store/datum.hpp"
 
@@ -31,8 +34,23 @@ enum Field : int {
 constexpr const char* outcome_labels[] = {"claimed",     "recovered", "completed", "failed",
                                           "in_progress", "mismatch",  "expired",   "review"};
 
-} // namespace
+constexpr Oid some_enum = InvalidOid;
+constexpr Oid field_types[] = {some_enum, BOOLOID, INT4OID,  UUIDOID, TEXTOID, INT4OID,        JSONBOID,      TEXTOID,
+                               BYTEAOID,  TEXTOID, JSONBOID, TEXTOID, INT4OID, TIMESTAMPTZOID, TIMESTAMPTZOID};
+static_assert(std::size(field_types) == field::count);
 
+void check_row_type(TupleDesc desc) {
+    bool same = desc->natts == field::count;
+    for (int i = 0; same && i < field::count; i++) {
+        const FormData_pg_attribute* att = TupleDescAttr(desc, i);
+        same = !att->attisdropped && (field_types[i] == some_enum || att->atttypid == field_types[i]);
+    }
+    if (!same) {
+        pg::raise_altered("idem_claim_result", "has other fields");
+    }
+}
+
+// The row type that the function being called returns; remembered for the life of the call site.
 TupleDesc result_row_type(FunctionCallInfo fcinfo) {
     if (fcinfo->flinfo->fn_extra == nullptr) {
         TupleDesc desc = nullptr;
@@ -41,11 +59,14 @@ TupleDesc result_row_type(FunctionCallInfo fcinfo) {
         if (kind != TYPEFUNC_COMPOSITE) {
             elog(ERROR, "return type must be a row type");
         }
+        check_row_type(desc);
         fcinfo->flinfo->fn_extra = BlessTupleDesc(CreateTupleDescCopy(desc));
         MemoryContextSwitchTo(old);
     }
     return static_cast<TupleDesc>(fcinfo->flinfo->fn_extra);
 }
+
+} // namespace
 
 Datum claim_result(FunctionCallInfo fcinfo, const protocol::ClaimAnswer& a) {
     TupleDesc desc = result_row_type(fcinfo);

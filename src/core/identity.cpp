@@ -9,39 +9,44 @@ namespace idem::core {
 
 namespace {
 
-constexpr std::size_t shown_key_characters = 64;
-
-bool is_continuation(unsigned char byte) noexcept {
-    return (byte & 0xC0U) == 0x80U;
-}
-
-// Writes `part` with control characters (C0, DEL) as \xNN. A part of a multi-byte character is never cut off: in
-// UTF-8 and in every other encoding that a server may use, such bytes are above 0x7F or printable.
-char* escape(char* out, std::string_view part) noexcept {
-    for (const char c : part) {
-        const auto byte = static_cast<unsigned char>(c);
-        if (byte < 0x20 || byte == 0x7F) {
-            out = fmt::format_to(out, "\\x{:02x}", byte);
-        } else {
-            *out++ = c;
-        }
+// What could steer a terminal or turn the text around where it is shown: the controls of ASCII; in UTF-8 also C1
+// controls, line and paragraph separators, and marks of writing direction. size 0: none.
+struct Control {
+    std::size_t size;
+    unsigned code_point;
+};
+Control control_at(std::string_view text) noexcept {
+    const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
+    if (byte(0) < 0x20 || byte(0) == 0x7F) {
+        return {1, byte(0)};
     }
-    return out;
+    if (byte(0) == 0xC2 && byte(1) >= 0x80 && byte(1) <= 0x9F) {
+        return {2, byte(1)};
+    }
+    if (byte(0) == 0xE2 && (byte(1) == 0x80 || byte(1) == 0x81) && (byte(2) & 0xC0U) == 0x80) {
+        const unsigned code_point = 0x2000U + ((byte(1) & 0x3FU) << 6U) + (byte(2) & 0x3FU);
+        const bool mark = code_point == 0x200E || code_point == 0x200F ||
+                          (code_point >= 0x2028 && code_point <= 0x202E) ||
+                          (code_point >= 0x2066 && code_point <= 0x2069);
+        return mark ? Control{3, code_point} : Control{0, 0};
+    }
+    return {0, 0};
 }
 
-// The first `limit` characters of `text`. Bytes of the form 10xxxxxx continue a character (UTF-8); in a server
-// with another encoding the cut may come later, never inside an ASCII character.
-std::string_view first_characters(std::string_view text, std::size_t limit) noexcept {
-    std::size_t characters = 0;
-    for (std::size_t i = 0; i < text.size(); i++) {
-        if (is_continuation(static_cast<unsigned char>(text[i]))) {
+// Writes `part` with such characters as \xNN or \uNNNN.
+char* escape(char* out, std::string_view part) noexcept {
+    while (!part.empty()) {
+        const Control control = control_at(part);
+        if (control.size == 0) {
+            *out++ = part.front();
+            part.remove_prefix(1);
             continue;
         }
-        if (++characters > limit) {
-            return text.substr(0, i);
-        }
+        out = control.code_point < 0x100 ? fmt::format_to(out, "\\x{:02x}", control.code_point)
+                                         : fmt::format_to(out, "\\u{:04x}", control.code_point);
+        part.remove_prefix(control.size);
     }
-    return text;
+    return out;
 }
 
 } // namespace
@@ -55,9 +60,9 @@ StoredIdentity::StoredIdentity(const Identity& identity) noexcept
     std::memcpy(bytes + account_size + action_size, identity.key.data(), key_size);
 }
 
-IdentityText describe(const Identity& identity) noexcept {
+IdentityText describe(const Identity& identity, std::size_t shown_key_bytes) noexcept {
     IdentityText result;
-    const std::string_view key = first_characters(identity.key, shown_key_characters);
+    const std::string_view key = identity.key.substr(0, shown_key_bytes);
     auto literal = [](char* out, std::string_view text) { return std::copy(text.begin(), text.end(), out); };
 
     char* out = literal(result.text, "Account \"");

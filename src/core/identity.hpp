@@ -38,10 +38,12 @@ private:
     char bytes[max_identity_bytes] = {};
 };
 
-// A printed identity for error details: control characters escaped, the key cut at 64 characters.
+// A printed identity for error details: control characters escaped; of the key only the first `shown_key_bytes`, which
+// end with a whole character of the server's encoding, at most shown_key_characters of them.
+inline constexpr int shown_key_characters = 64;
 struct IdentityText {
-    char text[4 * (max_account_bytes + max_action_bytes + 4 * 64) + 64];
+    char text[4 * max_identity_bytes + 64];
 };
-IdentityText describe(const Identity& identity) noexcept;
+IdentityText describe(const Identity& identity, std::size_t shown_key_bytes) noexcept;
 
 } // namespace idem::core

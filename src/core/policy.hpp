@@ -51,7 +51,7 @@ struct Policy {
 // reject_older_than is clamped to retention + remember less the tolerated skew: a request that says it was issued in
 // the future must be too old by the time at which its record is forgotten, else it would be carried out again. Where
 // retention + remember is shorter than twice the usual skew, the skew shrinks to half of it, so that fresh requests
-// are never too old.
+// are not too old. Where nothing is kept at all, every one is: nothing could tell it from a retry.
 Policy effective_policy(const PolicyRow& own, const PolicyRow& star) noexcept;
 
 // Delay before the next attempt after `failures` (at least 1) failed ones: retry_backoff, doubled for each further

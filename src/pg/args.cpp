@@ -24,10 +24,13 @@ std::string_view varlena_view(Datum datum) {
 }
 
 bool is_blank(std::string_view text) {
-    if (GetDatabaseEncoding() == PG_UTF8) {
-        return core::is_blank_utf8(text);
+    const int encoding = GetDatabaseEncoding();
+    const bool plain = std::all_of(text.begin(), text.end(), [](char c) { return static_cast<signed char>(c) >= 0; });
+    if (encoding != PG_UTF8 && encoding != PG_SQL_ASCII && !plain) {
+        return core::is_blank_utf8(
+            pg_server_to_any(pnstrdup(text.data(), text.size()), static_cast<int>(text.size()), PG_UTF8));
     }
-    return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) <= ' '; });
+    return core::is_blank_utf8(text); // in SQL_ASCII nobody knows what other bytes mean
 }
 
 [[noreturn]] void raise_bad_interval(const char* name, const char* what) {

@@ -1,32 +1,36 @@
 #include "pg/errors.hpp"
 
+extern "C" {
+#include "mb/pg_wchar.h"
+}
+
 namespace idem::pg {
 
-namespace {
-
-int detail(const core::Identity& identity) {
-    const core::IdentityText text = core::describe(identity);
+int errdetail_identity(const core::Identity& identity) {
+    const int shown =
+        pg_mbcharcliplen(identity.key.data(), static_cast<int>(identity.key.size()), core::shown_key_characters);
+    const core::IdentityText text = core::describe(identity, static_cast<std::size_t>(shown));
     return errdetail_internal("%s", text.text);
 }
 
-} // namespace
-
 void raise_not_settled(const core::Identity& identity) {
     ereport(ERROR,
-            (errcode(errcode_not_settled), errmsg("claimed operation was not settled"), detail(identity),
+            (errcode(errcode_not_settled), errmsg("claimed operation was not settled"), errdetail_identity(identity),
              errhint("Call idem_complete, idem_fail or idem_release in the transaction that claims, or use idem_run. "
                      "Give idem_claim a lease for work outside the database.")));
     pg_unreachable();
 }
 
 void raise_not_owner(const core::Identity& identity) {
-    ereport(ERROR, (errcode(errcode_not_owner), errmsg("no longer the owner of the operation"), detail(identity),
-                    errhint("Another attempt may hold the claim. Roll back, and claim again to learn the outcome.")));
+    ereport(ERROR,
+            (errcode(errcode_not_owner), errmsg("no longer the owner of the operation"), errdetail_identity(identity),
+             errhint("Another attempt may hold the claim. Roll back, and claim again to learn the outcome.")));
     pg_unreachable();
 }
 
 void raise_doomed(const core::Identity& identity) {
-    ereport(ERROR, (errcode(errcode_not_owner), errmsg("transaction of a former owner cannot commit"), detail(identity),
+    ereport(ERROR, (errcode(errcode_not_owner), errmsg("transaction of a former owner cannot commit"),
+                    errdetail_identity(identity),
                     errhint("The operation was taken over, settled, or put in review. Roll back, and claim again to "
                             "learn the outcome.")));
     pg_unreachable();
@@ -34,58 +38,64 @@ void raise_doomed(const core::Identity& identity) {
 
 void raise_not_claimed(const core::Identity& identity) {
     ereport(ERROR,
-            (errcode(errcode_not_claimed), errmsg("operation is not claimed by this transaction"), detail(identity),
+            (errcode(errcode_not_claimed), errmsg("operation is not claimed by this transaction"),
+             errdetail_identity(identity),
              errhint("Settle only after idem_claim answered \"claimed\" or \"recovered\": in the same transaction, or "
                      "with the token of a leased claim.")));
     pg_unreachable();
 }
 
 void raise_already_settled(const core::Identity& identity) {
-    ereport(ERROR, (errcode(errcode_already_settled), errmsg("operation is already settled"), detail(identity),
-                    errhint("Roll back, and use idem_lookup or idem_claim to get the recorded outcome.")));
+    ereport(ERROR,
+            (errcode(errcode_already_settled), errmsg("operation is already settled"), errdetail_identity(identity),
+             errhint("Roll back, and use idem_lookup or idem_claim to get the recorded outcome.")));
     pg_unreachable();
 }
 
 void raise_fingerprint_required(const core::Identity& identity) {
     ereport(ERROR,
-            (errcode(errcode_fingerprint_required), errmsg("request or fingerprint is required"), detail(identity),
+            (errcode(errcode_fingerprint_required), errmsg("request or fingerprint is required"),
+             errdetail_identity(identity),
              errhint("Give the inputs of the operation as request or fingerprint, so that another use of the key is "
                      "noticed.")));
     pg_unreachable();
 }
 
-void raise_outcome_too_large(const core::Identity& identity, int limit) {
-    ereport(ERROR, (errcode(errcode_outcome_too_large), errmsg("outcome exceeds %d bytes", limit), detail(identity),
+void raise_outcome_too_large(const core::Identity& identity) {
+    ereport(ERROR, (errcode(errcode_outcome_too_large), errmsg("outcome is larger than the policy allows"),
+                    errdetail_identity(identity),
                     errhint("Store a reference to the result, or raise max_outcome_bytes in idem_policies.")));
     pg_unreachable();
 }
 
-void raise_bad_key_format(const core::Identity& identity, const char* format) {
-    ereport(ERROR, (errcode(errcode_bad_key_format), errmsg("key is not in format \"%s\"", format), detail(identity),
-                    errhint("See key_format in idem_policies.")));
+void raise_bad_key_format(const core::Identity& identity) {
+    ereport(ERROR, (errcode(errcode_bad_key_format), errmsg("key is not in the format that the policy requires"),
+                    errdetail_identity(identity), errhint("See key_format in idem_policies.")));
     pg_unreachable();
 }
 
 void raise_issued_in_future(const core::Identity& identity) {
-    ereport(ERROR, (errcode(errcode_bad_key_format), errmsg("request was issued in the future"), detail(identity),
-                    errhint("Check the clock of the caller: more than the tolerated skew lies between.")));
+    ereport(ERROR,
+            (errcode(errcode_bad_key_format), errmsg("request was issued in the future"), errdetail_identity(identity),
+             errhint("Check the clock of the caller: more than the tolerated skew lies between.")));
     pg_unreachable();
 }
 
 void raise_swallowed_reject(const core::Identity& identity) {
-    ereport(ERROR, (errcode(errcode_rejected), errmsg("handler rejected the operation and went on"), detail(identity),
+    ereport(ERROR, (errcode(errcode_rejected), errmsg("handler rejected the operation and went on"),
+                    errdetail_identity(identity),
                     errhint("Do not catch the error of idem_reject in the handler, or catch it and raise it again.")));
     pg_unreachable();
 }
 
 void raise_mismatch(const core::Identity& identity) {
-    ereport(ERROR, (errcode(errcode_mismatch), errmsg("key was used before with other inputs"), detail(identity),
-                    errhint("Use a new key for a new operation.")));
+    ereport(ERROR, (errcode(errcode_mismatch), errmsg("key was used before with other inputs"),
+                    errdetail_identity(identity), errhint("Use a new key for a new operation.")));
     pg_unreachable();
 }
 
 void raise_in_review(const core::Identity& identity) {
-    ereport(ERROR, (errcode(errcode_in_review), errmsg("operation is in review"), detail(identity),
+    ereport(ERROR, (errcode(errcode_in_review), errmsg("operation is in review"), errdetail_identity(identity),
                     errhint("An operator must decide about it. Roll back.")));
     pg_unreachable();
 }
@@ -93,7 +103,7 @@ void raise_in_review(const core::Identity& identity) {
 void raise_already_claimed(const core::Identity& identity) {
     ereport(ERROR,
             (errcode(errcode_already_claimed), errmsg("operation is already claimed by this transaction"),
-             detail(identity),
+             errdetail_identity(identity),
              errhint("Call idem_claim once, in FROM: SELECT * FROM idem_claim(...). \"(idem_claim(...)).*\" calls "
                      "it for every column.")));
     pg_unreachable();
@@ -109,8 +119,16 @@ void raise_too_many_claims(int limit) {
 
 void raise_session_bound_prepared(const core::Identity& identity) {
     ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                    errmsg("cannot prepare a transaction that has made a session-bound claim"), detail(identity),
-                    errhint("Claim without session_bound.")));
+                    errmsg("cannot prepare a transaction that has made a session-bound claim"),
+                    errdetail_identity(identity), errhint("Claim without session_bound.")));
+    pg_unreachable();
+}
+
+void raise_altered(const char* object, const char* how) {
+    ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("\"%s\" of extension pg_idem was altered", object),
+                    errdetail("It %s.", how),
+                    errhint("pg_idem reaches its tables directly and would bypass that: undo the change. An index may "
+                            "be added to a table, and a column that may be NULL and has no default.")));
     pg_unreachable();
 }
 

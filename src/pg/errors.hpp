@@ -19,20 +19,26 @@ inline constexpr int errcode_mismatch = MAKE_SQLSTATE('I', 'D', 'M', '0', '9');
 inline constexpr int errcode_in_review = MAKE_SQLSTATE('I', 'D', 'M', '1', '0');
 inline constexpr int errcode_already_claimed = MAKE_SQLSTATE('I', 'D', 'M', '1', '2');
 
+// Names the operation, as errdetail() does.
+int errdetail_identity(const core::Identity& identity);
+
 [[noreturn]] void raise_not_settled(const core::Identity& identity);
 [[noreturn]] void raise_not_owner(const core::Identity& identity);
 [[noreturn]] void raise_doomed(const core::Identity& identity); // IDM02 at commit
 [[noreturn]] void raise_not_claimed(const core::Identity& identity);
 [[noreturn]] void raise_already_settled(const core::Identity& identity);
 [[noreturn]] void raise_fingerprint_required(const core::Identity& identity);
-[[noreturn]] void raise_outcome_too_large(const core::Identity& identity, int limit);
-[[noreturn]] void raise_bad_key_format(const core::Identity& identity, const char* format);
+[[noreturn]] void raise_outcome_too_large(const core::Identity& identity);
+[[noreturn]] void raise_bad_key_format(const core::Identity& identity);
 [[noreturn]] void raise_issued_in_future(const core::Identity& identity);
 [[noreturn]] void raise_swallowed_reject(const core::Identity& identity);
 [[noreturn]] void raise_mismatch(const core::Identity& identity);
 [[noreturn]] void raise_in_review(const core::Identity& identity);
 [[noreturn]] void raise_already_claimed(const core::Identity& identity);
 [[noreturn]] void raise_too_many_claims(int limit);
+
+// 0A000: an object of the extension is not as the install script made it. how: "has ...".
+[[noreturn]] void raise_altered(const char* object, const char* how);
 [[noreturn]] void raise_session_bound_prepared(const core::Identity& identity);
 
 } // namespace idem::pg

@@ -10,6 +10,7 @@ extern "C" {
 #include "pgstat.h"
 #include "portability/instr_time.h"
 #include "storage/latch.h"
+#include "storage/proc.h"
 #include "utils/resowner.h"
 }
 
@@ -19,6 +20,25 @@ namespace {
 
 constexpr uint64 hash_seed = 0x6964656D; // "idem"; see key_lock_class
 constexpr long retry_every_ms = 5;
+
+// While one of these is in use, locks belong to the current subtransaction. Otherwise they would belong to the portal
+// that runs the query, and a cursor that fails inside a savepoint would lose a lock whose claim was made before it: a
+// claim, its row and its lock end together. No destructor: an error sets the owner anew anyway.
+class OwnedBySubtransaction {
+public:
+    OwnedBySubtransaction() : before(CurrentResourceOwner) { CurrentResourceOwner = CurTransactionResourceOwner; }
+    void done() const { CurrentResourceOwner = before; }
+
+private:
+    ResourceOwner before;
+};
+
+bool acquire(const LOCKTAG& tag, bool at_once) {
+    const OwnedBySubtransaction owned;
+    const LockAcquireResult result = LockAcquire(&tag, ExclusiveLock, false, at_once);
+    owned.done();
+    return result != LOCKACQUIRE_NOT_AVAIL;
+}
 
 class Stopwatch {
 public:
@@ -54,11 +74,11 @@ LOCKTAG key_lock_tag(const core::Identity& identity) {
 }
 
 bool try_key_lock(const LOCKTAG& tag) {
-    return LockAcquire(&tag, ExclusiveLock, false, true) != LOCKACQUIRE_NOT_AVAIL;
+    return acquire(tag, true);
 }
 
 void wait_for_key_lock(const LOCKTAG& tag) {
-    (void)LockAcquire(&tag, ExclusiveLock, false, false);
+    (void)acquire(tag, false);
 }
 
 bool try_key_lock_for(const LOCKTAG& tag, long ms) {
@@ -78,52 +98,24 @@ bool holds_key_lock(const LOCKTAG& tag) {
 }
 
 void release_key_lock(const LOCKTAG& tag) {
+    const OwnedBySubtransaction owned;
     LockRelease(&tag, ExclusiveLock, false);
+    owned.done();
 }
 
-bool QueuedKeyLock::acquire(const LOCKTAG& tag, long ms) {
-    context = CurrentMemoryContext;
-    owner = CurrentResourceOwner;
+void wait_for_key_lock(const LOCKTAG& tag, long ms) {
     const int users_timeout = LockTimeout;
     const int wait = static_cast<int>(std::clamp<long>(ms, 1, PG_INT32_MAX));
-    volatile bool had = false;
-
-    BeginInternalSubTransaction(nullptr);
-    MemoryContextSwitchTo(context);
+    LockTimeout = users_timeout > 0 ? std::min(users_timeout, wait) : wait;
     PG_TRY();
     {
-        LockTimeout = users_timeout > 0 ? std::min(users_timeout, wait) : wait;
         wait_for_key_lock(tag);
-        LockTimeout = users_timeout;
-        had = true;
     }
-    PG_CATCH();
+    PG_FINALLY();
     {
         LockTimeout = users_timeout;
-        const int code = geterrcode();
-        if (code != ERRCODE_LOCK_NOT_AVAILABLE && code != ERRCODE_T_R_DEADLOCK_DETECTED) {
-            PG_RE_THROW();
-        }
-        MemoryContextSwitchTo(context);
-        FlushErrorState();
     }
     PG_END_TRY();
-    if (!had) {
-        abandon();
-    }
-    return had;
-}
-
-void QueuedKeyLock::keep() {
-    ReleaseCurrentSubTransaction();
-    MemoryContextSwitchTo(context);
-    CurrentResourceOwner = owner;
-}
-
-void QueuedKeyLock::abandon() {
-    RollbackAndReleaseCurrentSubTransaction();
-    MemoryContextSwitchTo(context);
-    CurrentResourceOwner = owner;
 }
 
 KeyLockHolder find_key_lock_holder(const LOCKTAG& tag) {

@@ -19,21 +19,11 @@ void wait_for_key_lock(const LOCKTAG& tag);         // like any other lock wait;
 bool try_key_lock_for(const LOCKTAG& tag, long ms); // asks again until then; works at pre-commit too
 bool holds_key_lock(const LOCKTAG& tag);
 
-// Lets go of one acquisition made within this very call: later, the lock belongs to another resource owner.
+// Lets go of one acquisition, made in this very subtransaction.
 void release_key_lock(const LOCKTAG& tag);
 
-// Queues for the lock for at most `ms` in an internal subtransaction, which stays open when the lock was had. False:
-// time is over, or a deadlock was broken; the subtransaction is gone.
-class QueuedKeyLock {
-public:
-    bool acquire(const LOCKTAG& tag, long ms);
-    void keep();    // the lock moves up to the caller's transaction
-    void abandon(); // rolled back, and so released
-
-private:
-    MemoryContext context = nullptr;
-    ResourceOwner owner = nullptr;
-};
+// As wait_for_key_lock, for at most `ms` (or the user's lock_timeout, where that is shorter): then raises 55P03.
+void wait_for_key_lock(const LOCKTAG& tag, long ms);
 
 // Who holds the lock: nothing is acquired. Knows prepared transactions.
 struct KeyLockHolder {

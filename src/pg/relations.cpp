@@ -2,11 +2,13 @@
 #include <span>
 
 #include "pg/relations.hpp"
+#include "pg/errors.hpp"
 #include "store/columns.hpp"
 
 extern "C" {
 #include "catalog/pg_enum.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_index.h"
 #include "catalog/pg_am.h"
 }
 
@@ -43,12 +45,7 @@ void on_relation_change(Datum, Oid relation) {
 }
 
 [[noreturn]] void raise_altered(Relation rel, const char* how) {
-    ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                    errmsg("table \"%s\" of extension pg_idem was altered", RelationGetRelationName(rel)),
-                    errdetail("It has %s.", how),
-                    errhint("pg_idem reaches its tables directly and would bypass that: undo the change. An index may "
-                            "be added, and a column that may be NULL and has no default.")));
-    pg_unreachable();
+    pg::raise_altered(RelationGetRelationName(rel), how);
 }
 
 bool has_trigger_of_others(Relation rel, TableId id) {
@@ -59,7 +56,7 @@ bool has_trigger_of_others(Relation rel, TableId id) {
 void check_columns(Relation rel, std::span<const Column> columns) {
     TupleDesc desc = RelationGetDescr(rel);
     if (desc->natts < static_cast<int>(columns.size())) {
-        raise_altered(rel, "lost a column");
+        raise_altered(rel, "has lost a column");
     }
     for (int i = 0; i < desc->natts; i++) {
         const FormData_pg_attribute* att = TupleDescAttr(desc, i);
@@ -67,18 +64,57 @@ void check_columns(Relation rel, std::span<const Column> columns) {
             const Column& expected = columns[i];
             if (att->attisdropped || std::strcmp(NameStr(att->attname), expected.name) != 0 ||
                 att->atttypid != expected.type) {
-                raise_altered(rel, "a column that was dropped, renamed, or changed");
+                raise_altered(rel, "has a column that was dropped, renamed, or changed");
             }
             if (att->attnotnull != expected.not_null) {
-                raise_altered(rel, "a changed NOT NULL constraint");
+                raise_altered(rel, "has a changed NOT NULL constraint");
             }
         } else if (!att->attisdropped && att->attnotnull) {
-            raise_altered(rel, "an added NOT NULL constraint");
+            raise_altered(rel, "has an added NOT NULL constraint");
         }
         if (att->atthasdef || att->attgenerated != '\0' || att->attidentity != '\0') {
-            raise_altered(rel, "a default or a generated column");
+            raise_altered(rel, "has a default or a generated column");
         }
     }
+}
+
+// A unique index must hold the whole identity, as copies of the primary key do that REINDEX CONCURRENTLY makes.
+bool may_refuse_rows(Relation index, AttrNumber identity) {
+    const FormData_pg_index* form = index->rd_index;
+    if (form->indisexclusion) {
+        return true;
+    }
+    if (!form->indisunique) {
+        return false;
+    }
+    int found = 0;
+    for (int i = 0; i < form->indnkeyatts; i++) {
+        const AttrNumber column = form->indkey.values[i];
+        found += column >= identity && column < identity + 3 ? 1 : 0;
+    }
+    return found < 3;
+}
+
+bool is_on_identity(Relation index, AttrNumber identity) {
+    const FormData_pg_index* form = index->rd_index;
+    return form->indnkeyatts == 3 && form->indkey.values[0] == identity && form->indkey.values[1] == identity + 1 &&
+           form->indkey.values[2] == identity + 2;
+}
+
+void check_indexes(Relation rel, TableId id) {
+    ListCell* cell = nullptr;
+    List* indexes = RelationGetIndexList(rel);
+    foreach (cell, indexes) {
+        Relation index = index_open(lfirst_oid(cell), AccessShareLock);
+        if (may_refuse_rows(index, store::first_identity_column(id))) {
+            raise_altered(rel, "has an added unique or exclusion constraint");
+        }
+        if (index->rd_index->indisprimary && !is_on_identity(index, store::first_identity_column(id))) {
+            raise_altered(rel, "has another primary key");
+        }
+        index_close(index, AccessShareLock);
+    }
+    list_free(indexes);
 }
 
 // False: dropped meanwhile.
@@ -89,29 +125,30 @@ bool check_table(Oid oid, TableId id) {
     }
     const FormData_pg_class* form = rel->rd_rel;
     if (form->relkind != RELKIND_RELATION || form->relam != HEAP_TABLE_AM_OID) {
-        raise_altered(rel, "another kind or access method");
+        raise_altered(rel, "has another kind or access method");
     }
     if (form->relispartition) {
-        raise_altered(rel, "become a partition");
+        raise_altered(rel, "has become a partition");
     }
     if (form->relpersistence != RELPERSISTENCE_PERMANENT && !RecoveryInProgress()) {
-        raise_altered(rel, "become unlogged, so that a crash empties it");
+        raise_altered(rel, "has become unlogged, so that a crash empties it");
     }
     if (has_trigger_of_others(rel, id)) {
-        raise_altered(rel, "a trigger or a foreign key");
+        raise_altered(rel, "has a trigger or a foreign key");
     }
     if (form->relrowsecurity && id != TableId::policies) {
-        raise_altered(rel, "row-level security");
+        raise_altered(rel, "has row-level security");
     }
     if (form->relhasrules && id != TableId::policies) {
-        raise_altered(rel, "a rule");
+        raise_altered(rel, "has a rule");
     }
     const TupleConstr* constraints = RelationGetDescr(rel)->constr;
     if (constraints != nullptr && constraints->num_check > 0 && id != TableId::policies) {
-        raise_altered(rel, "a CHECK constraint");
+        raise_altered(rel, "has a CHECK constraint");
     }
     if (id != TableId::policies) {
         check_columns(rel, store::columns_of(id));
+        check_indexes(rel, id);
     }
     table_close(rel, AccessShareLock);
     return true;

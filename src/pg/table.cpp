@@ -4,6 +4,7 @@
 #include "pg/table.hpp"
 
 #include "pg/compat.hpp"
+#include "pg/errors.hpp"
 #include "store/columns.hpp"
 
 namespace idem::pg {
@@ -115,9 +116,7 @@ Table open_table(TableId id, Access access) {
     }
     const Oid index = compat::primary_key_index(table.heap);
     if (!OidIsValid(index)) {
-        ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                        errmsg("table \"%s\" of extension pg_idem was altered", RelationGetRelationName(table.heap)),
-                        errdetail("Its primary key is gone."), errhint("Add it again: (account, action, key).")));
+        raise_altered(RelationGetRelationName(table.heap), "has lost its primary key");
     }
     table.index = index_open(index, mode);
     return table;
@@ -198,8 +197,7 @@ void delete_row(const Table& table, ItemPointer tid) {
     CommandCounterIncrement();
 }
 
-SpeculativeInserter::SpeculativeInserter(const Table& opened)
-    : table(opened), writing(begin_writing(opened, true)), arbiters(list_make1_oid(RelationGetRelid(opened.index))) {}
+SpeculativeInserter::SpeculativeInserter(const Table& opened) : table(opened), writing(begin_writing(opened, true)) {}
 
 // The order of steps is the executor's own for INSERT ... ON CONFLICT DO NOTHING (ExecInsert), without its check that
 // the conflicting row is visible to the transaction's snapshot, which fails at REPEATABLE READ.
@@ -209,7 +207,7 @@ bool SpeculativeInserter::insert(const Datum* values, const bool* nulls, int cou
         CHECK_FOR_INTERRUPTS();
         fill_slot(slot, values, nulls, count);
         ItemPointerData conflict;
-        if (!compat::check_index_constraints(writing.result, slot, writing.estate, &conflict, arbiters)) {
+        if (!compat::check_index_constraints(writing.result, slot, writing.estate, &conflict, NIL)) {
             ResetPerTupleExprContext(writing.estate);
             return false;
         }
@@ -217,7 +215,7 @@ bool SpeculativeInserter::insert(const Datum* values, const bool* nulls, int cou
         table_tuple_insert_speculative(table.heap, slot, GetCurrentCommandId(true), 0, nullptr, token);
         bool collided = false;
         list_free(
-            compat::insert_index_tuples(writing.result, slot, writing.estate, false, true, &collided, arbiters, false));
+            compat::insert_index_tuples(writing.result, slot, writing.estate, false, true, &collided, NIL, false));
         table_tuple_complete_speculative(table.heap, slot, token, !collided);
         SpeculativeInsertionLockRelease(GetCurrentTransactionId());
         ResetPerTupleExprContext(writing.estate);
@@ -229,7 +227,6 @@ bool SpeculativeInserter::insert(const Datum* values, const bool* nulls, int cou
 }
 
 void SpeculativeInserter::finish() {
-    list_free(arbiters);
     end_writing(writing);
 }
 

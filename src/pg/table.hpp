@@ -57,7 +57,7 @@ struct Writing {
 };
 
 // Inserts rows unless their key is there, one after the other, waiting for an insertion of the same key that is in
-// flight: the unique index decides. No key lock is needed.
+// flight: the unique indexes decide, all of them (REINDEX CONCURRENTLY adds one for a while). No key lock is needed.
 class SpeculativeInserter {
 public:
     explicit SpeculativeInserter(const Table& opened);
@@ -68,7 +68,6 @@ public:
 private:
     Table table;
     Writing writing;
-    List* arbiters;
 };
 
 // Replaces `row` if it is still the current version, after waiting for a transaction that is changing it. False:

@@ -10,6 +10,7 @@
 #include "pg/errors.hpp"
 #include "pg/key_lock.hpp"
 #include "pg/random.hpp"
+#include "pg/subtransaction.hpp"
 #include "protocol/by_rule.hpp"
 #include "protocol/limits.hpp"
 #include "store/datum.hpp"
@@ -205,7 +206,7 @@ ClaimAnswer grant_with_lease(const Claiming& c, Look& l) {
     } else {
         store::insert_inflight(row);
     }
-    store::Holding holding{store::HoldingState::leased, attempt_number, own, c.call.session_bound};
+    const store::Holding holding{store::HoldingState::leased, attempt_number, own, c.call.session_bound, true};
     store::note_holding(c.call.identity, holding);
 
     ClaimAnswer a = protocol::granted(attempt_number, taken_over ? &l.stored.inflight : nullptr);
@@ -220,9 +221,8 @@ ClaimAnswer repeat_answer(const Claiming& c, Look& l) {
     fill_lease(c, row, l.now);
     pg::require_durable_commit();
     store::update_inflight(row);
-    const store::Holding holding{store::HoldingState::leased, row.attempt(), c.call.request.token,
-                                 c.call.session_bound};
-    store::note_holding(c.call.identity, holding);
+    store::note_owner_call(c.call.identity,
+                           {store::HoldingState::leased, row.attempt(), c.call.request.token, c.call.session_bound});
     ClaimAnswer a = granted(row.attempt(), &row);
     a.token = c.call.request.token;
     return a;
@@ -270,6 +270,15 @@ ClaimAnswer answer_without_lock(const Claiming& c, Look& l) {
     return answer_locked(c, l);
 }
 
+// The wait timed out, or closed a circle of waits, which giving it up breaks.
+bool is_wait_over(int sqlstate) {
+    return sqlstate == ERRCODE_LOCK_NOT_AVAILABLE || sqlstate == ERRCODE_T_R_DEADLOCK_DETECTED;
+}
+
+bool changes_something(Verdict verdict) {
+    return core::needs_lock(verdict) && verdict != Verdict::too_old;
+}
+
 enum class Wait : std::uint8_t { had, look_again, answered, over };
 
 // Waits for what stands in the way of a claim that needs the lock. Beside a row in flight nobody queues: a waiting
@@ -284,21 +293,23 @@ Wait wait_for_lock(const Claiming& c, Look& l) {
         pg::pause_ms(std::min(left, reread_every_ms));
         return Wait::look_again;
     }
-    pg::QueuedKeyLock queued;
-    if (!queued.acquire(c.tag, left)) {
+    bool had = false;
+    ErrorData* error = pg::in_subtransaction([&] {
+        pg::wait_for_key_lock(c.tag, left);
+        had = true;
+        look(c, l, store::read_stored);
+        return changes_something(l.decision.verdict); // then the lock moves up, else it is released here
+    });
+    if (error != nullptr) {
+        if (had || !is_wait_over(error->sqlerrcode)) {
+            ReThrowError(error);
+        }
         return Wait::over;
     }
-    look(c, l, store::read_stored);
-    if (l.decision.verdict == Verdict::too_old) {
-        queued.abandon();
-        return Wait::answered;
-    }
-    if (core::needs_lock(l.decision.verdict)) {
-        queued.keep();
+    if (changes_something(l.decision.verdict)) {
         return Wait::had;
     }
-    queued.abandon();
-    return Wait::look_again;
+    return l.decision.verdict == Verdict::too_old ? Wait::answered : Wait::look_again;
 }
 
 ClaimAnswer run_claim(const Claiming& c) {
@@ -347,19 +358,23 @@ void refuse_second_claim(const ClaimCall& call) {
     }
 }
 
-void check_policy(ClaimCall& call, const core::Policy& policy) {
-    constexpr const char* format_names[] = {"any", "uuid", "uuidv7"};
-    if (!core::has_format(call.identity.key, policy.key_format)) {
-        pg::raise_bad_key_format(call.identity, format_names[static_cast<int>(policy.key_format)]);
+void refuse_future(const core::Identity& identity, std::optional<core::Time> issued_at, const core::Policy& policy) {
+    if (issued_at && core::between(*issued_at, pg::now()) > policy.tolerated_skew) {
+        pg::raise_issued_in_future(identity);
     }
+}
+
+void check_policy(ClaimCall& call, const core::Policy& policy) {
+    if (!core::has_format(call.identity.key, policy.key_format)) {
+        pg::raise_bad_key_format(call.identity);
+    }
+    refuse_future(call.identity, call.request.issued_at, policy);
     if (policy.key_format == core::KeyFormat::uuidv7) {
         // Both given: the earlier counts, so that a caller who stamps every retry anew does not look fresh.
         const std::optional<core::Time> own = core::uuidv7_time(call.identity.key);
+        refuse_future(call.identity, own, policy);
         std::optional<core::Time>& issued = call.request.issued_at;
         issued = issued && own ? std::min(*issued, *own) : (own ? own : issued);
-    }
-    if (call.request.issued_at && core::between(*call.request.issued_at, pg::now()) > policy.tolerated_skew) {
-        pg::raise_issued_in_future(call.identity);
     }
     if (!call.request.fingerprint && policy.fingerprint_required) {
         pg::raise_fingerprint_required(call.identity);

@@ -17,7 +17,7 @@ void check_outcome_size(const core::Identity& identity, const core::Policy& poli
         }
     }
     if (bytes > static_cast<Size>(policy.max_outcome_bytes)) {
-        pg::raise_outcome_too_large(identity, policy.max_outcome_bytes);
+        pg::raise_outcome_too_large(identity);
     }
 }
 
@@ -26,7 +26,7 @@ void check_lease(const core::Identity& identity, const core::Policy& policy, std
         return;
     }
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("lease is longer than the policy allows"),
-                    errdetail_internal("%s", core::describe(identity).text),
+                    pg::errdetail_identity(identity),
                     errhint("Renew a shorter lease while the work goes on, or raise max_lease in idem_policies.")));
 }
 

@@ -69,15 +69,7 @@ void own_or_raise(const core::Identity& identity, const core::Token& token, Owne
 
 void note_owner_call(const core::Identity& identity, const core::Token& token, const Owned& owned,
                      store::HoldingState state) {
-    store::Holding holding{state, owned.stored.inflight.attempt(), token};
-    if (const store::Holding* before = store::find_holding(identity)) {
-        holding.session_bound = before->session_bound;
-        if (state == store::HoldingState::guarded && before->state == store::HoldingState::leased) {
-            holding.state = store::HoldingState::leased; // made by this transaction, and still open
-        }
-    }
-    store::note_holding(identity, holding);
-    store::promise_ownership(identity, token);
+    store::note_owner_call(identity, {state, owned.stored.inflight.attempt(), token});
 }
 
 store::Outcome outcome_of(const SettleCall& call, int attempt) {
@@ -250,7 +242,7 @@ core::Time checkpoint(const CheckpointCall& call) {
     check_lease(call.identity, policy, call.lease);
     const store::Nullable progress_value{call.progress == nullptr ? Datum{0} : JsonbPGetDatum(call.progress),
                                          call.progress == nullptr};
-    check_outcome_size(call.identity, policy, {progress_value});
+    check_outcome_size(call.identity, policy, {progress_value, {store::text_datum(call.checkpoint), false}});
     Owned owned{};
     own_or_raise(call.identity, call.token, owned);
 

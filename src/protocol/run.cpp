@@ -4,11 +4,8 @@
 
 #include "pg/compat.hpp"
 #include "pg/errors.hpp"
+#include "pg/subtransaction.hpp"
 #include "protocol/owner.hpp"
-
-extern "C" {
-#include "utils/resowner.h"
-}
 
 namespace idem::protocol {
 
@@ -67,42 +64,23 @@ store::Nullable call_handler(Oid handler, Jsonb* request) {
     return {result, call->isnull};
 }
 
-// Runs the handler in a subtransaction of its own, so that a rejection can undo it. True: it returned.
+// Runs the handler in a subtransaction of its own, so that a rejection can undo it. True: it returned. Any other error
+// than a rejection is raised again.
 bool run_in_subtransaction(Frame& frame, Oid handler, Jsonb* request, store::Nullable& result) {
-    ResourceOwner owner = CurrentResourceOwner;
-    volatile bool returned = false;
-
-    BeginInternalSubTransaction(nullptr);
-    MemoryContextSwitchTo(frame.context);
     frame.outer = innermost;
     innermost = &frame;
-    PG_TRY();
-    {
+    ErrorData* error = pg::in_subtransaction([&] {
         result = call_handler(handler, request);
-        returned = true;
-    }
-    PG_CATCH();
-    {
-        innermost = frame.outer;
-        if (!frame.rejected || geterrcode() != pg::errcode_rejected) {
-            PG_RE_THROW();
-        }
-        MemoryContextSwitchTo(frame.context);
-        FlushErrorState();
-    }
-    PG_END_TRY();
+        return !frame.rejected;
+    });
     innermost = frame.outer;
-    if (returned && frame.rejected) {
+    if (error == nullptr && frame.rejected) {
         pg::raise_swallowed_reject(frame.identity);
     }
-    if (returned) {
-        ReleaseCurrentSubTransaction();
-    } else {
-        RollbackAndReleaseCurrentSubTransaction();
+    if (error != nullptr && !(frame.rejected && error->sqlerrcode == pg::errcode_rejected)) {
+        ReThrowError(error);
     }
-    MemoryContextSwitchTo(frame.context);
-    CurrentResourceOwner = owner;
-    return returned;
+    return error == nullptr;
 }
 
 } // namespace
@@ -163,7 +141,7 @@ void reject(Jsonb* result, int status) {
         std::memcpy(frame.result, result, VARSIZE(result));
     }
     ereport(ERROR, (errcode(pg::errcode_rejected), errmsg("operation was rejected by its handler"),
-                    errdetail_internal("%s", core::describe(frame.identity).text)));
+                    pg::errdetail_identity(frame.identity)));
     pg_unreachable();
 }
 

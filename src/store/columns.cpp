@@ -65,14 +65,15 @@ static_assert(std::size(seen_columns) == seen::count);
 struct TableShape {
     const char* name;
     std::span<const pg::Column> columns;
+    int identity; // position of the first of its columns
 };
 
 // Policies are read by column name (store/policies.cpp): users write that table, and later versions add columns.
 constexpr TableShape shapes[pg::table_count] = {
-    {"idem_settled", settled_columns},
-    {"idem_inflight", inflight_columns},
-    {"idem_seen", seen_columns},
-    {"idem_policies", {}},
+    {"idem_settled", settled_columns, settled::account},
+    {"idem_inflight", inflight_columns, inflight::account},
+    {"idem_seen", seen_columns, seen::account},
+    {"idem_policies", {}, 0},
 };
 
 const TableShape& shape(pg::TableId id) {
@@ -87,6 +88,10 @@ const char* name_of(pg::TableId id) {
 
 std::span<const pg::Column> columns_of(pg::TableId id) {
     return shape(id).columns;
+}
+
+AttrNumber first_identity_column(pg::TableId id) {
+    return static_cast<AttrNumber>(shape(id).identity + 1);
 }
 
 } // namespace idem::store

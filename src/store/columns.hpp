@@ -69,4 +69,7 @@ enum Field : int { seen_at, forget_at, account, action, key, fingerprint, count 
 const char* name_of(pg::TableId id);
 std::span<const pg::Column> columns_of(pg::TableId id);
 
+// Attribute number of the first of the three identity columns, which follow each other.
+AttrNumber first_identity_column(pg::TableId id);
+
 } // namespace idem::store

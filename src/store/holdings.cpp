@@ -88,6 +88,16 @@ bool is_open_claim(const Holding* holding) {
     return holding != nullptr && (holding->state == HoldingState::claimed || holding->state == HoldingState::leased);
 }
 
+// Whether the operation's last event says the same already, in this very subtransaction: a thousand guards are one.
+bool is_repeated(int operation, const Holding& holding) {
+    if (operation == none || xact.operations.items[operation].last_event == none) {
+        return false;
+    }
+    const Event& last = xact.events.items[xact.operations.items[operation].last_event];
+    return last.level == GetCurrentTransactionNestLevel() && last.holding.state == holding.state &&
+           holding.state == HoldingState::guarded && last.holding.token == holding.token;
+}
+
 void on_transaction(XactEvent event, void*);
 
 void activate() {
@@ -120,14 +130,23 @@ void move_up(int level) noexcept {
     }
 }
 
-// Is the token of a promise still the current one? Where the transaction settled or released the operation itself, or
-// has kept the lock since an owner call, it is.
+// Whether the key lock has been kept since an owner call with this token that passed: then nobody else can have
+// advanced the operation meanwhile, whatever this transaction itself did with it since.
+bool has_kept_lock_for(const Operation& operation, const core::Token& token) {
+    for (int at = operation.last_event; at != none; at = xact.events.items[at].before) {
+        if (xact.events.items[at].holding.token == token) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// Is the token of a promise still the current one?
 void check_promise(const Promise& promise) {
     const core::Identity identity = promise.identity.get();
     const LOCKTAG tag = pg::key_lock_tag(identity);
     const int at = find_operation(identity, hash_of(tag));
-    const Holding* holding = at == none ? nullptr : holding_of(xact.operations.items[at]);
-    if (holding != nullptr && pg::holds_key_lock(tag)) {
+    if (at != none && has_kept_lock_for(xact.operations.items[at], promise.token) && pg::holds_key_lock(tag)) {
         return;
     }
     // Not had in time: somebody holds it who may be taking the operation over.
@@ -198,6 +217,17 @@ void on_subtransaction(SubXactEvent event, SubTransactionId, SubTransactionId, v
     }
 }
 
+void promise_ownership(const core::Identity& identity, const core::Token& token) {
+    for (int i = xact.promises.size - 1; i >= 0; i--) {
+        if (xact.promises.items[i].token == token && xact.promises.items[i].identity.get() == identity) {
+            return;
+        }
+    }
+    Promise& promise = xact.promises.add();
+    promise.identity = core::StoredIdentity(identity);
+    promise.token = token;
+}
+
 } // namespace
 
 const Holding* find_holding(const core::Identity& identity) {
@@ -215,6 +245,9 @@ void note_holding(const core::Identity& identity, const Holding& holding) {
     const bool newly_held = at == none || xact.operations.items[at].last_event == none;
     if (newly_held && xact.held >= pg::settings.max_claims_per_transaction) {
         pg::raise_too_many_claims(pg::settings.max_claims_per_transaction);
+    }
+    if (is_repeated(at, holding)) {
+        return;
     }
     pg::arm_idle_claim_timeout();
     if (at == none) {
@@ -247,16 +280,20 @@ bool find_only_claim(OpenClaim& claim) {
     return found == 1;
 }
 
-void promise_ownership(const core::Identity& identity, const core::Token& token) {
-    activate();
-    for (int i = xact.promises.size - 1; i >= 0; i--) {
-        if (xact.promises.items[i].token == token && xact.promises.items[i].identity.get() == identity) {
-            return;
+void note_owner_call(const core::Identity& identity, Holding holding) {
+    const Holding* before = find_holding(identity);
+    const bool made_here = before != nullptr && before->made_here;
+    if (made_here) {
+        holding.made_here = true;
+        holding.session_bound = before->session_bound;
+        if (holding.state == HoldingState::guarded) {
+            holding.state = HoldingState::leased; // still open
         }
     }
-    Promise& promise = xact.promises.add();
-    promise.identity = core::StoredIdentity(identity);
-    promise.token = token;
+    note_holding(identity, holding);
+    if (!made_here) {
+        promise_ownership(identity, *holding.token);
+    }
 }
 
 void doom_transaction(const core::Identity& identity) {

@@ -17,7 +17,7 @@ namespace idem::store {
 enum class HoldingState : std::uint8_t {
     claimed, // transaction-scoped claim, open: must be settled or released before commit
     leased,  // leased claim made by this transaction
-    guarded, // an owner call with a token passed; the key lock is kept since
+    guarded, // of a claim made by an earlier transaction: an owner call with a token passed; the key lock is kept since
     settled,
     released,
 };
@@ -27,6 +27,7 @@ struct Holding {
     int attempt = 0;
     std::optional<core::Token> token; // leased, guarded
     bool session_bound = false;       // leased
+    bool made_here = false;           // a leased claim that this transaction made: if it is rolled back, it never was
     // Of a transaction-scoped claim, for its settlement; in memory of the transaction.
     struct varlena* fingerprint = nullptr;
     struct varlena* request = nullptr;
@@ -46,9 +47,10 @@ struct OpenClaim {
 };
 bool find_only_claim(OpenClaim& claim);
 
-// An owner call with this token passed: at commit the token must still be the current one, also where a rollback to a
-// savepoint has dropped the key lock.
-void promise_ownership(const core::Identity& identity, const core::Token& token);
+// The same for an owner call that passed with holding.token. Where the claim was not made by this transaction, it is
+// also promised that at commit the token is still the current one, though a rollback to a savepoint has dropped the key
+// lock meanwhile: work that was guarded may have been done before that rollback or after it.
+void note_owner_call(const core::Identity& identity, Holding holding);
 
 // An owner call with a token was refused: this transaction can never commit, whatever catches the error.
 void doom_transaction(const core::Identity& identity);

@@ -6,6 +6,7 @@
 
 #include "pg/args.hpp"
 #include "pg/compat.hpp"
+#include "pg/errors.hpp"
 #include "pg/table.hpp"
 #include "store/datum.hpp"
 #include "store/inflight.hpp"
@@ -43,10 +44,13 @@ class Columns {
 public:
     Columns(Relation rel, HeapTuple row) : desc(RelationGetDescr(rel)), tuple(row) {}
 
-    std::optional<Datum> get(const char* name) const {
+    std::optional<Datum> get(const char* name, Oid type) const {
         for (int i = 0; i < desc->natts; i++) {
             const FormData_pg_attribute* att = TupleDescAttr(desc, i);
             if (!att->attisdropped && std::strcmp(NameStr(att->attname), name) == 0) {
+                if (att->atttypid != type) {
+                    pg::raise_altered("idem_policies", "has a column of another type");
+                }
                 bool is_null = false;
                 const Datum value = heap_getattr(tuple, i + 1, desc, &is_null);
                 return is_null ? std::nullopt : std::optional<Datum>(value);
@@ -55,7 +59,7 @@ public:
         return std::nullopt;
     }
     std::optional<core::Duration> duration(const char* name) const {
-        const std::optional<Datum> value = get(name);
+        const std::optional<Datum> value = get(name, INTERVALOID);
         if (!value) {
             return std::nullopt;
         }
@@ -63,15 +67,15 @@ public:
         return pg::compat::is_infinite(interval) ? core::end_of_time : pg::duration_of(interval);
     }
     std::optional<std::string_view> text(const char* name) const {
-        const std::optional<Datum> value = get(name);
+        const std::optional<Datum> value = get(name, TEXTOID);
         return value ? std::optional<std::string_view>(view_of(*value)) : std::nullopt;
     }
     std::optional<std::int32_t> integer(const char* name) const {
-        const std::optional<Datum> value = get(name);
+        const std::optional<Datum> value = get(name, INT4OID);
         return value ? std::optional<std::int32_t>(DatumGetInt32(*value)) : std::nullopt;
     }
     std::optional<bool> boolean(const char* name) const {
-        const std::optional<Datum> value = get(name);
+        const std::optional<Datum> value = get(name, BOOLOID);
         return value ? std::optional<bool>(DatumGetBool(*value)) : std::nullopt;
     }
 

@@ -26,7 +26,7 @@ std::string_view take_line(std::string_view& input, std::size_t most) {
 }
 
 void check_identity(const idem::core::Identity& identity) {
-    const idem::core::IdentityText printed = idem::core::describe(identity);
+    const idem::core::IdentityText printed = idem::core::describe(identity, identity.key.size());
     const void* const end = std::memchr(printed.text, '\0', sizeof printed.text);
     check(end != nullptr);
     const std::string_view text = printed.text;

@@ -18,8 +18,20 @@ static_assert(std::is_trivially_copyable_v<StoredIdentity>);
 static_assert(std::is_trivially_destructible_v<StoredIdentity>);
 static_assert(std::is_trivially_copyable_v<IdentityText>);
 
+// As the server counts them in UTF-8.
+std::size_t first_characters(std::string_view text) {
+    std::size_t characters = 0;
+    for (std::size_t i = 0; i < text.size(); i++) {
+        const bool continues = (static_cast<unsigned char>(text[i]) & 0xC0U) == 0x80U;
+        if (!continues && ++characters > shown_key_characters) {
+            return i;
+        }
+    }
+    return text.size();
+}
+
 std::string described(const Identity& identity) {
-    const IdentityText text = describe(identity);
+    const IdentityText text = describe(identity, first_characters(identity.key));
     EXPECT_NE(std::memchr(text.text, '\0', sizeof text.text), nullptr) << "no end";
     return text.text;
 }
@@ -53,6 +65,14 @@ TEST(Describe, OrdinaryTextIsLeftAlone) {
 TEST(Describe, ControlCharactersAreEscapedInEveryPart) {
     EXPECT_EQ(described({"a\nb"sv, "\x1b[31m"sv, "\0\x7f\t"sv}),
               R"(Account "a\x0ab", action "\x1b[31m", key "\x00\x7f\x09".)");
+}
+
+TEST(Describe, UnicodeControlsAreEscaped) {
+    EXPECT_EQ(key_of("a\u009bb"), R"(a\x9bb)");   // C1: an escape sequence's first byte on some terminals
+    EXPECT_EQ(key_of("a\u202eb"), R"(a\u202eb)"); // right-to-left override
+    EXPECT_EQ(key_of("a\u2028b"), R"(a\u2028b)"); // line separator
+    EXPECT_EQ(key_of("a\u2066b"), R"(a\u2066b)"); // isolate
+    EXPECT_EQ(key_of("\u00a0\u2010\u2030\u2060"), "\u00a0\u2010\u2030\u2060");
 }
 
 TEST(Describe, NoControlCharacterGetsThrough) {
@@ -105,14 +125,11 @@ TEST(Describe, TheLongestInputsFit) {
         const std::string key(max_key_bytes, filler);
         EXPECT_LT(described({account, action, key}).size(), sizeof(IdentityText));
     }
-    // As long as it can get: 64 escaped characters, each followed by bytes that do not count.
-    std::string key;
-    while (key.size() + 4 <= max_key_bytes) {
-        key += "\x01\x80\x80\x80"sv;
-    }
+    // As long as it can get: every byte is escaped, and none is cut.
+    const std::string key(max_key_bytes, '\x01');
     const std::string account(max_account_bytes, '\x01');
     const std::string action(max_action_bytes, '\x01');
-    EXPECT_LT(described({account, action, key}).size(), sizeof(IdentityText));
+    EXPECT_LT(std::strlen(describe({account, action, key}, key.size()).text), sizeof(IdentityText));
 }
 
 TEST(StoredIdentity, GivesBackWhatItWasGiven) {
