@@ -62,7 +62,22 @@ SELECT ddl, a.* FROM unnest(ARRAY[
     'CREATE RULE r AS ON INSERT TO idem_settled DO INSTEAD NOTHING',
     'ALTER TABLE idem_settled SET UNLOGGED',
     'ALTER TABLE idem_settled DROP CONSTRAINT idem_settled_pkey',
-    'ALTER TABLE idem_inflight ADD EXCLUDE USING btree (owner WITH =)'
+    'ALTER TABLE idem_settled ADD EXCLUDE USING btree (status WITH =)',
+    'ALTER TABLE idem_inflight ADD EXCLUDE USING btree (owner WITH =)',
+    'ALTER TABLE idem_seen ADD EXCLUDE USING btree (account WITH =, action WITH =, key WITH =)',
+    'ALTER TABLE idem_settled ADD UNIQUE (account, key)',
+    'CREATE UNIQUE INDEX ON idem_settled (upper(account), action, key)',
+    'CREATE UNIQUE INDEX ON idem_inflight (token)',
+    'CREATE UNIQUE INDEX ON idem_inflight (account, action) INCLUDE (key)',
+    'CREATE UNIQUE INDEX ON idem_seen (seen_at) WHERE fingerprint IS NULL',
+    'CREATE UNIQUE INDEX ON idem_seen (key)',
+    'ALTER TABLE idem_seen ADD UNIQUE (account, action) DEFERRABLE',
+    'ALTER TABLE idem_settled DROP CONSTRAINT idem_settled_pkey, ADD PRIMARY KEY (account, key, action)',
+    'ALTER TABLE idem_inflight DROP CONSTRAINT idem_inflight_pkey, ADD PRIMARY KEY (account, action)',
+    'ALTER TABLE idem_seen DROP CONSTRAINT idem_seen_pkey, ADD PRIMARY KEY (account, action, key, seen_at)',
+    'ALTER TABLE idem_seen DROP CONSTRAINT idem_seen_pkey, ADD PRIMARY KEY (key)',
+    'ALTER TABLE idem_seen DROP CONSTRAINT idem_seen_pkey, ADD UNIQUE (account, action, key)',
+    'ALTER TABLE idem_inflight DROP CONSTRAINT idem_inflight_pkey, ADD PRIMARY KEY (account, action, key) DEFERRABLE'
   ]) AS ddl, pg_temp.altered(ddl) AS a;
 -- with a hint and the name of the table, and nothing of it remains
 \set VERBOSITY default
@@ -133,3 +148,54 @@ REINDEX TABLE CONCURRENTLY idem_seen;
 SELECT * FROM pg_temp.answers();
 SELECT outcome FROM idem_claim('altered', 'index', 'k2', '{}');
 DROP FUNCTION altered_trigger;
+
+-- Other objects of ours, altered: refused as well, and never read as what they are not
+SELECT idem_once('altered', 'objects', 'open plans');
+CREATE FUNCTION altered_handler(jsonb) RETURNS jsonb LANGUAGE sql AS $$ SELECT $1 $$;
+CREATE FUNCTION pg_temp.altered_objects(ddl text) RETURNS TABLE (claim text, run text, lookup text, once text) LANGUAGE plpgsql AS $$
+DECLARE answers text[] := '{}'; call text;
+BEGIN
+    BEGIN
+        EXECUTE ddl;
+        FOREACH call IN ARRAY ARRAY[
+            $q$SELECT outcome FROM idem_claim('altered', 'objects', 'claim', '{}', lease => '1 min')$q$,
+            $q$SELECT outcome FROM idem_run('altered', 'objects', 'run', '{}', 'altered_handler(jsonb)')$q$,
+            $q$SELECT count(*) FROM idem_lookup('altered', 'objects', 'claim')$q$,
+            $q$SELECT idem_once('altered', 'objects', gen_random_uuid()::text)$q$]
+        LOOP
+            BEGIN
+                EXECUTE call;
+                answers := answers || 'ok'::text;
+            EXCEPTION WHEN OTHERS THEN
+                answers := answers || SQLSTATE;
+            END;
+        END LOOP;
+        RAISE SQLSTATE 'UNDO0';
+    EXCEPTION WHEN SQLSTATE 'UNDO0' THEN NULL;
+    END;
+    RETURN QUERY SELECT answers[1], answers[2], answers[3], answers[4];
+END $$;
+-- One row, so that the policies are read
+INSERT INTO idem_policies (action, retention) VALUES ('objects', '1 hour');
+SELECT a.*, split_part(ddl, ' FROM (', 1) AS ddl FROM unnest(ARRAY[
+    'SELECT 1',
+    'ALTER TYPE idem_claim_result ADD ATTRIBUTE added int',
+    'ALTER TYPE idem_claim_result DROP ATTRIBUTE holder',
+    'ALTER TYPE idem_claim_result ALTER ATTRIBUTE body TYPE int',
+    'CREATE OR REPLACE VIEW idempotent_operations AS SELECT *, 1 AS added FROM (' || rtrim(pg_get_viewdef('idempotent_operations'), ';') || ') AS v',
+    'ALTER TABLE idem_policies DROP CONSTRAINT idem_policies_max_attempts_check, ALTER max_attempts TYPE text',
+    'ALTER TABLE idem_policies ALTER max_attempts TYPE bigint',
+    'ALTER TABLE idem_policies DROP CONSTRAINT idem_policies_retention_check, ALTER retention TYPE text',
+    'ALTER TABLE idem_policies ALTER keep_request TYPE text',
+    'ALTER TABLE idem_policies ALTER key_format TYPE varchar(10)',
+    'ALTER TABLE idem_policies ADD added int'
+  ]) AS ddl, pg_temp.altered_objects(ddl) AS a;
+DELETE FROM idem_policies;
+-- The trigger of idem_policies on a table where it does not belong
+CREATE TABLE altered_other (n int, handler_role int);
+CREATE TRIGGER t BEFORE INSERT OR UPDATE ON altered_other FOR EACH ROW EXECUTE FUNCTION idem_policies_check();
+INSERT INTO altered_other VALUES (1, 2);
+INSERT INTO altered_other VALUES (1, NULL);
+DROP TABLE altered_other;
+SELECT outcome FROM idem_claim('altered', 'index', 'k2', '{}');
+DROP FUNCTION altered_handler;

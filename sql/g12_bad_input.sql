@@ -41,6 +41,7 @@ WITH answer AS (
       FROM part p, entry e)
 SELECT what, string_agg(DISTINCT got, ' ') AS sqlstates, count(*) FROM answer GROUP BY n, what ORDER BY n;
 -- G12 Exactly the limits are accepted
+SELECT pg_temp.sqlstate_of(format($$idem_claim('g12', 'act', 'owner %s', '{}', lease => '1 min', owner => %L)$$, length(o), o)) FROM (VALUES (repeat('x', 255)), (repeat('é', 127) || 'x')) AS v (o);
 SELECT pg_temp.sqlstate_of(format('idem_claim(%L, %L, %L, ''{}'', lease => ''1 min'')', a, b, c)) FROM (VALUES
     (repeat('a', 255), repeat('b', 128), repeat('c', 255)),
     (repeat('é', 127) || 'a', repeat('é', 64), repeat('😀', 63) || 'abc'),
@@ -58,6 +59,11 @@ SELECT call, pg_temp.sqlstate_of(call) FROM unnest(ARRAY[
     $$idem_claim('g12', 'act', 'k', '{}', wait => '-1 us')$$,
     $$idem_claim('g12', 'act', 'k', '{}', token => '00000000-0000-0000-0000-000000000001')$$,
     $$idem_claim('g12', 'act', 'k', '{}', session_bound => true)$$,
+    $$idem_claim('g12', 'act', 'k', '{}', lease => '1 min', owner => repeat('x', 256))$$,
+    $$idem_claim('g12', 'act', 'k', '{}', lease => '1 min', owner => repeat('é', 128))$$,
+    $$idem_claim('g12', 'act', 'k', '{}', owner => repeat('x', 256))$$,
+    $$idem_claim('g12', 'act', 'k', '{}', lease => '1 min', owner => '')$$,
+    $$idem_claim('g12', 'act', 'k', '{}', lease => '1 min', owner => E' \t\u3000')$$,
     $$idem_claim('g12', 'act', 'k', fingerprint => '')$$,
     $$idem_claim('g12', 'act', 'k', fingerprint => decode(repeat('00', 256), 'hex'))$$,
     $$idem_claim('g12', 'act', 'k')$$,

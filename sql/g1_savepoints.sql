@@ -140,6 +140,22 @@ RELEASE b;
 ROLLBACK TO a;
 COMMIT;
 SELECT key, state FROM idempotent_operations WHERE account = 'g1' AND key IN ('k8', 'k9', 'k10', 'k11');
+-- G1 the same with exception blocks, one within the other
+DO $$
+BEGIN
+    BEGIN
+        PERFORM FROM idem_claim('g1', 'sp', 'k8', '{}', lease => '1 min', token => '00000000-0000-0000-0000-000000000008');
+        BEGIN
+            PERFORM idem_complete('g1', 'sp', 'k8', token => '00000000-0000-0000-0000-000000000008');
+            RAISE division_by_zero;
+        EXCEPTION WHEN division_by_zero THEN
+            PERFORM idem_checkpoint('g1', 'sp', 'k8', '00000000-0000-0000-0000-000000000008', 'c');
+        END;
+        RAISE division_by_zero;
+    EXCEPTION WHEN division_by_zero THEN NULL;
+    END;
+END $$;
+SELECT key, state FROM idempotent_operations WHERE account = 'g1' AND key IN ('k8', 'k9', 'k10', 'k11');
 -- G1 An owner call in a savepoint that is rolled back, of a claim that is still ours
 BEGIN;
 SELECT outcome FROM idem_claim('g1', 'sp', 'k8', '{}', lease => '1 min', token => '00000000-0000-0000-0000-000000000008');

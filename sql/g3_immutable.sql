@@ -103,4 +103,9 @@ SELECT outcome, body = repeat('x', 1048576) AS body FROM idem_claim('g3', 'reply
 SELECT outcome FROM idem_claim('g3', 'small', 'lease', '{}', lease => '1 min', token => '00000000-0000-0000-0000-00000000000b');
 SELECT idem_checkpoint('g3', 'small', 'lease', '00000000-0000-0000-0000-00000000000b', 'one', to_jsonb(repeat('x', 120)));
 SELECT idem_checkpoint('g3', 'small', 'lease', '00000000-0000-0000-0000-00000000000b', 'one', to_jsonb(repeat('x', 20))) IS NOT NULL AS ok;
+-- together with the name of the checkpoint
+SELECT idem_checkpoint('g3', 'small', 'lease', '00000000-0000-0000-0000-00000000000b', repeat('x', 101));
+SELECT idem_checkpoint('g3', 'small', 'lease', '00000000-0000-0000-0000-00000000000b', repeat('x', 70), to_jsonb(repeat('x', 40)));
+SELECT idem_checkpoint('g3', 'small', 'lease', '00000000-0000-0000-0000-00000000000b', repeat('x', 100)) IS NOT NULL AS ok;
+SELECT length(checkpoint), progress FROM idem_lookup('g3', 'small', 'lease');
 DELETE FROM idem_policies WHERE action = 'small';

@@ -152,6 +152,53 @@ SELECT idem_complete('g6', 'act', 'taken', '"done"', token => :t1) IS NOT NULL A
 COMMIT;
 SELECT outcome, attempt, result FROM idem_claim('g6', 'act', 'taken', '{}');
 SELECT what FROM g6_effect WHERE what = 'guarded in a savepoint';
+
+-- G6 A guard that was superseded: guarded in a savepoint that is rolled back, the lease ends, and the same transaction takes
+-- the operation over from itself. The work that was guarded is that of a former owner.
+SET pg_idem.test_now = '2030-02-01 00:00:00+00';
+SELECT outcome FROM idem_claim('g6', 'act', 'superseded', '{}', lease => '1 min', token => :t1);
+BEGIN;
+INSERT INTO g6_effect VALUES ('superseded');
+SAVEPOINT a;
+SELECT idem_guard('g6', 'act', 'superseded', :t1);
+ROLLBACK TO a;
+SET pg_idem.test_now = '2030-02-01 00:01:00+00';
+SELECT outcome, attempt FROM idem_claim('g6', 'act', 'superseded', '{}', lease => '1 min', token => :t2);
+COMMIT;
+-- G6 settled by the second attempt: all the same
+BEGIN;
+INSERT INTO g6_effect VALUES ('superseded');
+SAVEPOINT a;
+SELECT idem_guard('g6', 'act', 'superseded', :t1);
+ROLLBACK TO a;
+SET pg_idem.test_now = '2030-02-01 00:02:00+00';
+SELECT outcome, attempt FROM idem_claim('g6', 'act', 'superseded', '{}', lease => '1 min', token => :t2);
+SELECT idem_complete('g6', 'act', 'superseded', token => :t2) IS NOT NULL AS ok;
+COMMIT;
+-- G6 taken over without a lease
+BEGIN;
+INSERT INTO g6_effect VALUES ('superseded');
+SAVEPOINT a;
+SELECT idem_renew('g6', 'act', 'superseded', :t1);
+ROLLBACK TO a;
+SET pg_idem.test_now = '2030-02-01 00:04:00+00';
+SELECT outcome, attempt FROM idem_claim('g6', 'act', 'superseded', '{}');
+SELECT idem_complete('g6', 'act', 'superseded') IS NOT NULL AS ok;
+COMMIT;
+SELECT state, attempt FROM idem_lookup('g6', 'act', 'superseded');
+SELECT what FROM g6_effect WHERE what = 'superseded';
+-- G6 The takeover itself rolled back as well: still the owner
+SET pg_idem.test_now = '2030-02-01 00:05:00+00';
+BEGIN;
+SAVEPOINT a;
+SELECT idem_guard('g6', 'act', 'superseded', :t1);
+ROLLBACK TO a;
+SELECT outcome, attempt FROM idem_claim('g6', 'act', 'superseded', '{}', lease => '1 min', token => :t2);
+ROLLBACK TO a;
+SELECT idem_complete('g6', 'act', 'superseded', '"first"', token => :t1) IS NOT NULL AS ok;
+COMMIT;
+SELECT state, attempt, result FROM idem_lookup('g6', 'act', 'superseded');
+RESET pg_idem.test_now;
 DROP TABLE g6_effect;
 DROP PROCEDURE g6_try, g6_commit;
 DELETE FROM idem_policies;

@@ -110,6 +110,46 @@ END $$;
 SELECT * FROM run_effect;
 DELETE FROM run_effect;
 
+-- In an exception block the levels of subtransactions are as they were: what came before is kept, and COMMIT keeps it
+CREATE FUNCTION run_nesting(handler regprocedure) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO run_effect VALUES ('undone');
+    PERFORM FROM idem_run('run', 'nesting', handler::text, '{"code": "22012"}', handler);
+EXCEPTION WHEN OTHERS THEN
+    RETURN 'caught ' || SQLSTATE;
+END $$;
+BEGIN;
+INSERT INTO run_effect VALUES ('before');
+SAVEPOINT a;
+SELECT run_nesting('run_error(jsonb)'), run_nesting('run_swallow(jsonb)');
+INSERT INTO run_effect VALUES ('between');
+RELEASE a;
+SAVEPOINT b;
+SELECT run_nesting('run_error(jsonb)'), run_nesting('run_swallow(jsonb)');
+INSERT INTO run_effect VALUES ('undone');
+ROLLBACK TO b;
+INSERT INTO run_effect VALUES ('after');
+COMMIT;
+-- in a procedure that commits
+CREATE PROCEDURE run_committing() LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO run_effect VALUES ('procedure: ' || run_nesting('run_error(jsonb)'));
+    COMMIT;
+    INSERT INTO run_effect VALUES ('procedure: ' || run_nesting('run_swallow(jsonb)'));
+    COMMIT;
+END $$;
+CALL run_committing();
+SELECT * FROM run_effect;
+SELECT count(*) FROM idempotent_operations WHERE account = 'run' AND action = 'nesting';
+-- In a statement of its own the transaction is over, and the next is another
+SELECT outcome FROM idem_run('run', 'act', 'alone', '{"code": "22012"}', 'run_error(jsonb)');
+SAVEPOINT s;
+SELECT outcome FROM idem_run('run', 'act', 'alone', '{}', 'run_swallow(jsonb)');
+ROLLBACK TO s;
+DROP FUNCTION run_nesting;
+DROP PROCEDURE run_committing;
+DELETE FROM run_effect;
+
 -- Bad handlers
 CREATE FUNCTION run_two(jsonb, jsonb) RETURNS jsonb LANGUAGE sql AS $$ SELECT '1'::jsonb $$;
 CREATE FUNCTION run_text(text) RETURNS jsonb LANGUAGE sql AS $$ SELECT '1'::jsonb $$;
