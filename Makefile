@@ -5,13 +5,13 @@
 #                                  with TAP_TESTS=1 the TAP tests too (needs libipc-run-perl)
 #
 #   make check                     everything on throw-away servers: lint, unit tests, fuzzers, regress, isolation, TAP, model
-#   make check-STAGE               one stage of it: lint unit fuzz regress isolation tap model; TESTS="a b" picks tests
+#   make check-STAGE               one stage of it: lint unit fuzz regress isolation tap demo model; TESTS="a b" picks tests
 #   make matrix                    the server stages again on the other supported major versions, in chroots (needs root)
 #   make demo, make demo-stop      the example services
 #   make format                    clang-format over the sources
 #   make setup                     only install what the checks need
 
-CHECK_STAGES = lint unit fuzz regress isolation tap model
+CHECK_STAGES = lint unit fuzz regress isolation tap demo model
 DEV_GOALS = check $(addprefix check-,$(CHECK_STAGES)) matrix demo demo-stop format setup
 
 ifneq (,$(filter $(DEV_GOALS),$(MAKECMDGOALS)))
@@ -27,7 +27,7 @@ export PG_CONFIG TESTS
 .PHONY: $(DEV_GOALS)
 
 check:
-	@scripts/setup.sh build lint unit server model
+	@scripts/setup.sh build lint unit server demo model
 	@scripts/check.sh $(CHECK_STAGES)
 
 check-lint:
@@ -41,6 +41,10 @@ check-unit check-fuzz:
 check-regress check-isolation check-tap:
 	@scripts/setup.sh build server
 	@scripts/check.sh $(@:check-%=%)
+
+check-demo:
+	@scripts/setup.sh build server demo
+	@scripts/check.sh demo
 
 check-model:
 	@scripts/setup.sh model

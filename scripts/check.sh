@@ -1,12 +1,12 @@
 #!/bin/bash
-# Runs stages of the checks and counts: check.sh [lint unit fuzz regress isolation tap model] (default: all).
+# Runs stages of the checks and counts: check.sh [lint unit fuzz regress isolation tap demo model] (default: all).
 # The last line is "N passed, N failed" over all test items; the exit status is 0 only if something ran and nothing failed.
 # TESTS="a b" picks tests by name within a stage; JOBS sets the parallelism; KEEP=1 keeps the work directory.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
 
-stages=${*:-lint unit fuzz regress isolation tap model}
+stages=${*:-lint unit fuzz regress isolation tap demo model}
 tests=${TESTS:-}
 total_passed=0 total_failed=0
 log=$top/build/log
@@ -220,6 +220,13 @@ tap_result() {
         cp -r "$work/out/tap/$1/tmp_check/log" "$log/tap-$1.servers" 2>/dev/null || true
     fi
     add "$good" "$bad" "$status"
+}
+
+# The demo counts as one test: all of its invariants hold. It brings a server of its own.
+stage_demo() {
+    stage_begins demo
+    item "demo" "$log/demo.log" examples/demo/run --check
+    stage_ends
 }
 
 # ----

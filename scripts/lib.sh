@@ -124,6 +124,7 @@ start_server() {
     {
         echo "listen_addresses = ''"
         echo "unix_socket_directories = '$work/run'"
+        echo "unix_socket_permissions = 0700"      # whoever connects is trusted
         echo "fsync = off"
         if [ -n "${2:-}" ]; then cat "$2"; fi
     } >>"$data/postgresql.conf"
