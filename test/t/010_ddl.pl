@@ -204,6 +204,52 @@ is($s->ok(q(SELECT count(*) FROM done d FULL JOIN (SELECT key FROM idem_settled 
 		WHERE d IS NULL OR o IS NULL)), '0', 'G2: effect and outcome always together');
 is($s->ok(q(SELECT count(*) FROM idem_inflight WHERE action = 'load' AND key IN (SELECT key FROM done))), '0', 'G1: nothing settled is still in flight');
 
+# Our primary keys reindexed over and over under hot keys: while there are two of them, neither raises 23505 nor lets anything
+# be done twice.
+my %hot = (
+	claim => $scripts{hot} =~ s/'load'/'pkey'/gr =~ s/'h'/'ph'/gr,
+	once => q{
+		\set i :i + 1
+		BEGIN;
+		SELECT CASE WHEN idem_once('acme', 'pkey', 'po' || :i) THEN 1 ELSE 0 END AS n \gset
+		INSERT INTO done SELECT 'po' || :i WHERE :n = 1;
+		COMMIT;
+	},
+	leased => q{
+		\set i :i + 1
+		SELECT coalesce(token::text, '') AS token, outcome = 'claimed' AS mine FROM idem_claim('acme', 'pkey', 'pl' || :i, request => '{}', lease => '1 h', wait => '30 s') \gset
+		\if :mine
+		BEGIN;
+		INSERT INTO done VALUES ('pl' || :i);
+		SELECT idem_complete('acme', 'pkey', 'pl' || :i, token => ':token');
+		COMMIT;
+		\endif
+	});
+foreach my $name (sort keys %hot)
+{
+	my $index = { claim => 'idem_settled_pkey', once => 'idem_seen_pkey', leased => 'idem_inflight_pkey' }->{$name};
+	append_to_file("$dir/hot-$name", $hot{$name});
+	($out, $err) = ('', '');
+	# A number of transactions, not a time: each client goes through the same keys.
+	my $hot = IPC::Run::start [ 'pgbench', '-n', '-h', $node->host, '-p', $node->port, '-c', 6, '-j', 2, '-t', 1500, '-D', 'i=0', '-f', "$dir/hot-$name", 'postgres' ],
+	  '<', \undef, '>', \$out, '2>', \$err;
+	my $reindexed = 0;
+	my $failed = '';
+	while ($hot->pumpable)
+	{
+		$failed ||= $s->err if $s->try("REINDEX INDEX CONCURRENTLY $index") ne '';
+		$reindexed++;
+		$hot->pump_nb;
+	}
+	$hot->finish;
+	is($failed, '', "REINDEX INDEX CONCURRENTLY $index under load: $reindexed times");
+	is($hot->result || 0, 0, "G12: $name: the load never saw an error") or diag($err);
+	is($out =~ /number of failed transactions: (\d+)/ ? $1 : '', 0, "G12: $name: nor a failed transaction") or diag($out);
+	my $prefix = 'p' . substr($name eq 'claim' ? 'hot' : $name, 0, 1);
+	is($s->ok("SELECT count(*), count(DISTINCT key) FROM done WHERE key LIKE '$prefix%'"), '1500|1500', "G1: $name: each key exactly once");
+}
+is($s->ok(q(SELECT count(*) FROM pg_index WHERE NOT indisvalid AND indrelid IN ('idem_settled'::regclass, 'idem_inflight'::regclass, 'idem_seen'::regclass))), '0', 'no index is left half-made');
+
 # DROP and CREATE EXTENSION while others use it: they get errors, nothing worse, and it works afterwards.
 my @users = map { session($node) } 1 .. 6;
 foreach my $round (1 .. 5)
