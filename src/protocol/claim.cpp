@@ -228,8 +228,8 @@ ClaimAnswer repeat_answer(const Claiming& c, Look& l) {
     return a;
 }
 
-// Under the key lock: carries out what was decided. Where that is to change nothing, lets go of the lock at once: later
-// is impossible, because the lock moves to the transaction's resource owner.
+// Under the key lock: carries out what was decided. Whoever is granted nothing, and has written nothing, lets go of the
+// lock within the very call.
 ClaimAnswer carry_out(const Claiming& c, Look& l) {
     switch (l.decision.verdict) {
     case Verdict::grant_first:
@@ -252,10 +252,14 @@ ClaimAnswer carry_out(const Claiming& c, Look& l) {
         a.attempt = l.stored.inflight.attempt();
         return a;
     }
-    default:
+    case Verdict::too_old:
         pg::release_key_lock(c.tag);
         return answer(c, l);
+    default:
+        break;
     }
+    elog(ERROR, "claim verdict %d changes nothing", static_cast<int>(l.decision.verdict));
+    pg_unreachable();
 }
 
 // The lock is not to be had. A probe may have missed a row that is just being updated: one more look, under an MVCC
@@ -293,7 +297,7 @@ Wait wait_for_lock(const Claiming& c, Look& l) {
         pg::pause_ms(std::min(left, reread_every_ms));
         return Wait::look_again;
     }
-    bool had = false;
+    volatile bool had = false;
     ErrorData* error = pg::in_subtransaction([&] {
         pg::wait_for_key_lock(c.tag, left);
         had = true;
