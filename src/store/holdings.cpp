@@ -101,12 +101,10 @@ bool is_repeated(int operation, const Holding& holding) {
 void on_transaction(XactEvent event, void*);
 
 void activate() {
-    if (xact.active) {
-        return;
-    }
     xact.active = true;
-    // Callbacks run last-registered-first. Ours moves to the head, so that a claim that is not settled stops the commit
-    // before another extension has committed something elsewhere in its own callback (postgres_fdw).
+    // Callbacks run last-registered-first. Ours moves to the head with every call, so that a claim that is not settled
+    // stops the commit before another extension has committed something elsewhere in its own callback (postgres_fdw).
+    // That one's callback is registered when it is first used in a session: after our last call, it runs before us.
     UnregisterXactCallback(on_transaction, nullptr);
     RegisterXactCallback(on_transaction, nullptr);
 }
