@@ -182,9 +182,18 @@ SELECT outcome, attempt FROM idem_claim('lease', 'session', 'k', '{}', lease => 
 SELECT outcome FROM idem_claim('lease', 'session', 'free', '{}');
 SELECT state FROM idem_lookup('lease', 'session', 'k');
 -- The repeated claim call of the current owner binds it to the session that makes it
+SELECT pg_backend_pid() AS pid \gset
 \c -
 SELECT state IN ('in_progress', 'interrupted') AS either, attempt FROM idem_lookup('lease', 'session', 'k');
 SELECT outcome, attempt FROM idem_claim('lease', 'session', 'k', '{}', lease => '1 hour', session_bound => true, token => :t2);
-SELECT FROM pg_sleep(0.3);
+-- also when the session before it has surely ended
+SELECT set_config('leased.pid', :'pid', false) IS NOT NULL AS ok;
+DO $$
+BEGIN
+    WHILE EXISTS (SELECT FROM pg_stat_activity WHERE pid = current_setting('leased.pid')::int) LOOP
+        PERFORM pg_sleep(0.01);
+        PERFORM pg_stat_clear_snapshot();
+    END LOOP;
+END $$;
 SELECT state, attempt FROM idem_lookup('lease', 'session', 'k');
 SELECT idem_complete('lease', 'session', 'k', token => :t2) IS NOT NULL AS ok;
