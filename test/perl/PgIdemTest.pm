@@ -23,7 +23,8 @@ sub new_node
 {
 	my ($name, %opt) = @_;
 	my $node = PostgreSQL::Test::Cluster->new($name);
-	$node->init(@{ $opt{init} || [] });
+	# 17 has a template cluster in the locale of the environment, which may be C: the encoding is named.
+	$node->init(extra => [ '--encoding=UTF8', '--locale=C' ], @{ $opt{init} || [] });
 	$node->append_conf('postgresql.conf', "shared_preload_libraries = 'pg_idem'") if $opt{preload} // 1;
 	$node->append_conf('postgresql.conf', "max_connections = 60\n" . ($opt{conf} // ''));
 	$node->start;
