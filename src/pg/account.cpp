@@ -64,7 +64,7 @@ bool is_account_rule(const char* rule_) noexcept {
 void check_account(std::string_view account) {
     if (settings.account_from_is_forged) {
         ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-                        errmsg("setting \"pg_idem.account_from\" was given by the client"),
+                        errmsg("setting \"pg_idem.account_from\" was given by the client, or is not valid"),
                         errhint("Add pg_idem to shared_preload_libraries, and do not set it in connection options.")));
     }
     const std::string_view rule = settings.account_from;

@@ -5,6 +5,7 @@
 #include "pg/pg.hpp"
 
 extern "C" {
+#include "access/twophase.h"
 #include "storage/proc.h"
 #include "storage/procarray.h"
 #include "storage/sinvaladt.h"
@@ -123,7 +124,7 @@ inline const config_generic* find_setting(const char* name) {
 }
 
 // 17: backends are numbered by PGPROC, and a PGPROC holds its virtual transaction in one struct. Returns the process
-// that runs the transaction now, or 0: a prepared transaction keeps the number of the session that prepared it.
+// that runs the transaction now, or 0: it has ended, or is prepared and keeps the number of the session that began it.
 inline int pid_of_transaction(const VirtualTransactionId& vxid) {
 #if PG_VERSION_NUM >= 170000
     PGPROC* proc = vxid.procNumber == INVALID_PROC_NUMBER ? nullptr : ProcNumberGetProc(vxid.procNumber);
@@ -133,6 +134,13 @@ inline int pid_of_transaction(const VirtualTransactionId& vxid) {
     const bool same = proc != nullptr && proc->lxid == vxid.localTransactionId;
 #endif
     return same ? proc->pid : 0;
+}
+
+// Whether the transaction is a prepared one.
+inline bool is_prepared(const VirtualTransactionId& vxid) {
+    bool more = false;
+    return VirtualTransactionIdIsRecoveredPreparedXact(vxid) ||
+           TransactionIdIsValid(TwoPhaseGetXidByVirtualXID(vxid, &more));
 }
 
 // 17: extensions name their wait events.

@@ -123,11 +123,11 @@ KeyLockHolder find_key_lock_holder(const LOCKTAG& tag) {
     VirtualTransactionId* holders = GetLockConflicts(&tag, ExclusiveLock, &count);
     for (int i = 0; i < count; i++) {
         const int pid = compat::pid_of_transaction(holders[i]);
-        if (pid != 0) {
+        if (pid != 0 || compat::is_prepared(holders[i])) {
             return {true, pid};
         }
     }
-    return {count > 0, 0};
+    return {}; // or it has just ended: whatever it committed is visible by now
 }
 
 void pause_ms(long ms) {

@@ -90,7 +90,8 @@ bool may_refuse_rows(Relation index, AttrNumber identity) {
     int found = 0;
     for (int i = 0; i < form->indnkeyatts; i++) {
         const AttrNumber column = form->indkey.values[i];
-        found += column >= identity && column < identity + 3 ? 1 : 0;
+        const bool exact = index->rd_indcollation[i] == C_COLLATION_OID;
+        found += exact && column >= identity && column < identity + 3 ? 1 : 0;
     }
     return found < 3;
 }
@@ -98,7 +99,7 @@ bool may_refuse_rows(Relation index, AttrNumber identity) {
 bool is_on_identity(Relation index, AttrNumber identity) {
     const FormData_pg_index* form = index->rd_index;
     return form->indnkeyatts == 3 && form->indkey.values[0] == identity && form->indkey.values[1] == identity + 1 &&
-           form->indkey.values[2] == identity + 2;
+           form->indkey.values[2] == identity + 2 && !may_refuse_rows(index, identity);
 }
 
 void check_indexes(Relation rel, TableId id) {

@@ -21,13 +21,13 @@ struct Column {
 void enter_extension(FunctionCallInfo fcinfo);
 
 // OID of one of our tables. Raises 0A000 with a hint when it was altered in a way that direct access would skip:
-// trigger, row security, partitioning, inheritance, added constraint, default, or generated column; a column missing.
+// trigger, row security, partitioning, added constraint, default, or generated column; a column missing.
 Oid table_oid(TableId id);
 
 // Looks the table up anew next time.
 void forget_table(TableId id);
 
-// OID of a label of an enum type, remembered for each type.
+// OID of a label of an enum type.
 Oid enum_label(Oid type, const char* label);
 
 // Registers the cache's invalidation; from _PG_init.

@@ -22,14 +22,42 @@ bool check_account_from(char** value, void**, GucSource) noexcept {
     return false;
 }
 
-// Where the library is not preloaded, a client's start-up option has been kept as a placeholder, and stands in front
-// of what the superuser set for the role, the database or the server.
-bool was_given_by_client(const char* name) {
+// Where the library is not preloaded, the server keeps whatever was set as a placeholder: a client's start-up option
+// stands in front of what the superuser set for the role, the database or the server, and a value that is no rule would
+// be dropped for the default. Neither may open what was meant to be closed.
+bool is_forged(const char* name) {
     if (process_shared_preload_libraries_in_progress) {
         return false;
     }
     const config_generic* placeholder = compat::find_setting(name);
-    return placeholder != nullptr && placeholder->source > PGC_S_DATABASE_USER;
+    if (placeholder == nullptr || placeholder->vartype != PGC_STRING) {
+        return false;
+    }
+    const char* value = *reinterpret_cast<const config_string*>(placeholder)->variable;
+    return placeholder->source > PGC_S_DATABASE_USER || (value != nullptr && !is_account_rule(value));
+}
+
+// A finite timestamp. Parsing changes nothing that a rollback would have to undo. Where there is no transaction, as
+// when the configuration file is read, a wrong value shows at the first call.
+bool check_test_now(char** value, void**, GucSource) {
+    if (**value == '\0' || !IsTransactionState()) {
+        return true;
+    }
+    MemoryContext context = CurrentMemoryContext;
+    volatile bool finite = false;
+    PG_TRY();
+    {
+        const TimestampTz time = DatumGetTimestampTz(DirectFunctionCall3(
+            timestamptz_in, CStringGetDatum(*value), ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1)));
+        finite = !TIMESTAMP_NOT_FINITE(time);
+    }
+    PG_CATCH();
+    {
+        MemoryContextSwitchTo(context);
+        FlushErrorState();
+    }
+    PG_END_TRY();
+    return finite;
 }
 
 } // namespace
@@ -48,14 +76,14 @@ void init_settings() {
         "pg_idem.idle_claim_timeout", "Ends a session that idles in a transaction holding a claim or guard.",
         "Takes the place of idle_in_transaction_session_timeout where that is 0. 0 turns it off.",
         &settings.idle_claim_timeout, 60'000, 0, PG_INT32_MAX, PGC_USERSET, GUC_UNIT_MS, nullptr, nullptr, nullptr);
-    settings.account_from_is_forged = was_given_by_client(account_from_name);
+    settings.account_from_is_forged = is_forged(account_from_name);
     DefineCustomStringVariable(account_from_name, "Says what the account of a call must be.",
                                "argument: whatever is given; role: a role of the calling user; setting:NAME: the "
                                "value of that setting. Anything but argument needs shared_preload_libraries.",
                                &settings.account_from, "argument", PGC_SUSET, 0, check_account_from, nullptr, nullptr);
     DefineCustomStringVariable("pg_idem.test_now", "Replaces the clock, for tests.",
                                "A timestamp with time zone; empty: the real clock.", &settings.test_now, "", PGC_SUSET,
-                               GUC_NOT_IN_SAMPLE, nullptr, nullptr, nullptr);
+                               GUC_NOT_IN_SAMPLE, check_test_now, nullptr, nullptr);
     MarkGUCPrefixReserved("pg_idem");
 }
 

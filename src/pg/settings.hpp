@@ -11,7 +11,7 @@ struct Settings {
     char* account_from = nullptr;
     char* test_now = nullptr;
 
-    // Without the preload, account_from was given by the client's connection: nothing that it says can be trusted.
+    // Without the preload: account_from was given by the client's connection, or is no rule. No account is permitted.
     bool account_from_is_forged = false;
 };
 extern Settings settings;

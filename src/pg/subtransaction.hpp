@@ -28,18 +28,18 @@ ErrorData* in_subtransaction(Body body) {
     PG_TRY();
     {
         keep = body();
+        if (keep) {
+            ReleaseCurrentSubTransaction(); // may raise: other extensions act on it
+        }
     }
     PG_CATCH();
     {
         MemoryContextSwitchTo(context);
         error = CopyErrorData();
         FlushErrorState();
-        keep = false;
     }
     PG_END_TRY();
-    if (keep) {
-        ReleaseCurrentSubTransaction();
-    } else {
+    if (error != nullptr || !keep) {
         RollbackAndReleaseCurrentSubTransaction();
     }
     MemoryContextSwitchTo(context);

@@ -109,10 +109,17 @@ TM_Result update_tuple(const Table& table, Writing& w, HeapTuple row, const Datu
 Table open_table(TableId id, Access access) {
     const LOCKMODE mode = access == Access::look ? AccessShareLock : RowExclusiveLock;
     Table table{nullptr, nullptr, access};
-    table.heap = try_table_open(table_oid(id), mode);
-    if (table.heap == nullptr) {
-        forget_table(id); // dropped before we had the lock; it may be there again under another OID
-        table.heap = table_open(table_oid(id), mode);
+    for (;;) {
+        const Oid oid = table_oid(id);
+        table.heap = try_table_open(oid, mode);
+        if (table.heap == nullptr) {
+            forget_table(id); // dropped before we had the lock; it may be there again under another OID
+            continue;
+        }
+        if (table_oid(id) == oid) { // checked again if it was altered before we had the lock
+            break;
+        }
+        table_close(table.heap, mode);
     }
     const Oid index = compat::primary_key_index(table.heap);
     if (!OidIsValid(index)) {

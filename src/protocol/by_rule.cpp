@@ -1,6 +1,7 @@
 #include "protocol/by_rule.hpp"
 
 #include "pg/durability.hpp"
+#include "pg/idle_claim.hpp"
 #include "store/datum.hpp"
 
 namespace idem::protocol {
@@ -24,6 +25,7 @@ void fail_by_rule(const core::Identity& identity, const store::InflightRow& row,
     outcome.fingerprint = row.facts.fingerprint;
     outcome.claimed_at = {row.values[claimed_at], false};
     pg::require_durable_commit();
+    pg::arm_idle_claim_timeout(); // the key lock is kept to the end of the transaction
     store::delete_inflight(row);
     store::insert_settled(identity, outcome, policy, now);
 }
@@ -36,6 +38,7 @@ void review_by_rule(store::InflightRow& row, int failure_count, core::Time now) 
     row.set(state_since, TimestampTzGetDatum(now));
     row.set_text(reason, used_up ? "attempts_exhausted" : "interrupted");
     pg::require_durable_commit();
+    pg::arm_idle_claim_timeout();
     store::update_inflight(row);
 }
 

@@ -265,7 +265,7 @@ ClaimAnswer carry_out(const Claiming& c, Look& l) {
 // The lock is not to be had. A probe may have missed a row that is just being updated: one more look, under an MVCC
 // snapshot, so that a committed outcome or fingerprint is never answered as merely in progress.
 ClaimAnswer answer_without_lock(const Claiming& c, Look& l) {
-    if (l.stored.nothing()) {
+    if (!l.stored.is_inflight) { // nothing, or a forgotten outcome
         look(c, l, store::read_stored_mvcc);
         if (!core::needs_lock(l.decision.verdict)) {
             return answer(c, l);

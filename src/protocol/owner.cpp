@@ -41,6 +41,13 @@ bool keeps_lock_since_owner_call(const core::Identity& identity, const core::Tok
            (holding->state == store::HoldingState::leased || holding->state == store::HoldingState::guarded);
 }
 
+// A transaction-scoped claim of this transaction has taken the operation over, though the row of the interrupted
+// attempt stays, with its token, until that claim is settled.
+bool is_taken_over_here(const core::Identity& identity) {
+    const store::Holding* holding = store::find_holding(identity);
+    return holding != nullptr && holding->state == store::HoldingState::claimed;
+}
+
 struct Owned {
     store::Stored stored;
     core::Time now;
@@ -54,6 +61,10 @@ void judge(const core::Identity& identity, const core::Token& token, Owned& owne
     const bool kept = keeps_lock_since_owner_call(identity, token);
     store::read_stored(identity, owned.stored);
     owned.now = pg::now();
+    if (is_taken_over_here(identity)) {
+        owned.verdict = core::OwnerVerdict::not_owner;
+        return;
+    }
     owned.verdict =
         core::judge_owner(owned.stored.settled_facts(), owned.stored.inflight_facts(), token, owned.now, kept);
 }
@@ -83,10 +94,15 @@ store::Outcome outcome_of(const SettleCall& call, int attempt) {
     return outcome;
 }
 
+void check_size(const SettleCall& call, const core::Policy& policy) {
+    check_outcome_size(call.identity, policy, {call.result, call.body, call.body_bytes});
+}
+
 SettledTimes settle_leased(const SettleCall& call, const core::Token& token, const core::Policy& policy) {
     using namespace store::inflight;
     Owned owned{};
     own_or_raise(call.identity, token, owned);
+    check_size(call, policy);
     const store::InflightRow& row = owned.row();
 
     store::Outcome outcome = outcome_of(call, row.attempt());
@@ -101,6 +117,7 @@ SettledTimes settle_leased(const SettleCall& call, const core::Token& token, con
 }
 
 SettledTimes settle_in_transaction(const SettleCall& call, const store::Holding& claimed, const core::Policy& policy) {
+    check_size(call, policy);
     store::Outcome outcome = outcome_of(call, claimed.attempt);
     if (claimed.fingerprint != nullptr) {
         outcome.fingerprint = store::view_of(PointerGetDatum(claimed.fingerprint));
@@ -159,7 +176,6 @@ void end_attempt(store::InflightRow& row, const ReleaseCall& call, const core::P
 
 SettledTimes settle(const SettleCall& call) {
     const core::Policy policy = store::policy_for(call.identity.action);
-    check_outcome_size(call.identity, policy, {call.result, call.body, call.body_bytes});
     if (call.token) {
         return settle_leased(call, *call.token, policy);
     }
@@ -207,7 +223,6 @@ bool release(const ReleaseCall& call) {
 
 std::optional<core::Time> renew(const core::Identity& identity, const core::Token& token,
                                 std::optional<core::Duration> lease) {
-    check_lease(identity, store::policy_for(identity.action), lease);
     const LOCKTAG tag = pg::key_lock_tag(identity);
     Owned owned{};
     if (!pg::try_key_lock_for(tag, renew_wait_ms)) {
@@ -228,6 +243,7 @@ std::optional<core::Time> renew(const core::Identity& identity, const core::Toke
     if (owned.verdict != core::OwnerVerdict::current) {
         refuse(identity, owned.verdict);
     }
+    check_lease(identity, store::policy_for(identity.action), lease);
     store::InflightRow& row = owned.row();
     row.renew(owned.now, lease.value_or(row.lease()));
     pg::require_durable_commit();
@@ -239,12 +255,12 @@ std::optional<core::Time> renew(const core::Identity& identity, const core::Toke
 core::Time checkpoint(const CheckpointCall& call) {
     using namespace store::inflight;
     const core::Policy policy = store::policy_for(call.identity.action);
+    Owned owned{};
+    own_or_raise(call.identity, call.token, owned);
     check_lease(call.identity, policy, call.lease);
     const store::Nullable progress_value{call.progress == nullptr ? Datum{0} : JsonbPGetDatum(call.progress),
                                          call.progress == nullptr};
     check_outcome_size(call.identity, policy, {progress_value, {store::text_datum(call.checkpoint), false}});
-    Owned owned{};
-    own_or_raise(call.identity, call.token, owned);
 
     store::InflightRow& row = owned.row();
     const bool is_new = row.text(store::inflight::checkpoint) != call.checkpoint;

@@ -67,13 +67,21 @@ store::Nullable call_handler(Oid handler, Jsonb* request) {
 // Runs the handler in a subtransaction of its own, so that a rejection can undo it. True: it returned. Any other error
 // than a rejection is raised again.
 bool run_in_subtransaction(Frame& frame, Oid handler, Jsonb* request, store::Nullable& result) {
+    ErrorData* volatile error = nullptr;
     frame.outer = innermost;
     innermost = &frame;
-    ErrorData* error = pg::in_subtransaction([&] {
-        result = call_handler(handler, request);
-        return !frame.rejected;
-    });
-    innermost = frame.outer;
+    PG_TRY();
+    {
+        error = pg::in_subtransaction([&] {
+            result = call_handler(handler, request);
+            return !frame.rejected;
+        });
+    }
+    PG_FINALLY();
+    {
+        innermost = frame.outer;
+    }
+    PG_END_TRY();
     if (error == nullptr && frame.rejected) {
         pg::raise_swallowed_reject(frame.identity);
     }

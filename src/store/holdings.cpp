@@ -101,10 +101,13 @@ bool is_repeated(int operation, const Holding& holding) {
 void on_transaction(XactEvent event, void*);
 
 void activate() {
+    if (xact.active) {
+        return;
+    }
     xact.active = true;
-    // Callbacks run last-registered-first. Ours moves to the head with every call, so that a claim that is not settled
-    // stops the commit before another extension has committed something elsewhere in its own callback (postgres_fdw).
-    // That one's callback is registered when it is first used in a session: after our last call, it runs before us.
+    // Callbacks run last-registered-first. Ours moves to the head, so that a claim that is not settled stops the commit
+    // before another extension has committed something elsewhere in its own callback (postgres_fdw). That one's
+    // callback is registered when it is first used in a session: if that is later, it runs before ours.
     UnregisterXactCallback(on_transaction, nullptr);
     RegisterXactCallback(on_transaction, nullptr);
 }
@@ -119,6 +122,9 @@ void cut_off(int level) noexcept {
         Operation& operation = xact.operations.items[event.operation];
         operation.last_event = event.before;
         xact.held -= event.before == none ? 1 : 0;
+    }
+    while (xact.operations.size > 0 && xact.operations.items[xact.operations.size - 1].last_event == none) {
+        xact.operations.size--; // so that a loop of claims that are rolled back does not search ever longer
     }
 }
 
@@ -220,6 +226,9 @@ void promise_ownership(const core::Identity& identity, const core::Token& token)
         if (xact.promises.items[i].token == token && xact.promises.items[i].identity.get() == identity) {
             return;
         }
+    }
+    if (xact.promises.size >= pg::settings.max_claims_per_transaction) {
+        pg::raise_too_many_claims(pg::settings.max_claims_per_transaction); // each may have to take its lock again
     }
     Promise& promise = xact.promises.add();
     promise.identity = core::StoredIdentity(identity);

@@ -136,6 +136,7 @@ core::Policy load(std::string_view action) {
 } // namespace
 
 const core::Policy& policy_for(std::string_view action) {
+    AcceptInvalidationMessages(); // in the middle of a transaction nothing else may have read them
     if (!cache.valid) {
         cache.used = 0;
         cache.next = 0;
