@@ -43,9 +43,32 @@ CREATE PROCEDURE g9_commit() LANGUAGE plpgsql AS $$ BEGIN
     COMMIT;
 END $$;
 CALL g9_commit();
+-- G9 A cursor that is held is run to its end at COMMIT; a deferred trigger is too, and may settle as well
+BEGIN;
+INSERT INTO g9_effect VALUES ('held cursor');
+DECLARE g9_cursor CURSOR WITH HOLD FOR SELECT outcome FROM idem_claim('g9', 'act', 'k1', '{}');
+COMMIT;
+CREATE TABLE g9_deferred (key text, settle boolean);
+CREATE FUNCTION g9_at_commit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    IF NEW.settle THEN PERFORM idem_complete('g9', 'deferred', NEW.key);
+    ELSE PERFORM FROM idem_claim('g9', 'act', NEW.key, '{}'); END IF;
+    RETURN NULL;
+END $$;
+CREATE CONSTRAINT TRIGGER at_commit AFTER INSERT ON g9_deferred DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION g9_at_commit();
+INSERT INTO g9_deferred VALUES ('k1', false);
+BEGIN;
+SELECT outcome FROM idem_claim('other', 'deferred', 'k1', '{}');
+SELECT idem_release('other', 'deferred', 'k1');
+SELECT outcome FROM idem_claim('g9', 'deferred', 'k1', '{}');
+INSERT INTO g9_deferred VALUES ('k1', true);
+COMMIT;
+SELECT key, state FROM idem_lookup('g9', 'deferred', 'k1');
+SELECT key, settle FROM g9_deferred;
+DROP TABLE g9_deferred;
+DROP FUNCTION g9_at_commit;
 -- G9 Nothing of it has happened
 SELECT * FROM g9_effect;
-SELECT count(*) FROM idempotent_operations WHERE account = 'g9';
+SELECT count(*) FROM idempotent_operations WHERE account = 'g9' AND action = 'act';
 SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 7433 AND pid = pg_backend_pid();
 
 -- G9 A claim made in a savepoint that was released counts

@@ -1,6 +1,7 @@
 // The library's entry: settings and callbacks.
 #include "pg/entry.hpp"
 
+#include "pg/compat.hpp"
 #include "pg/relations.hpp"
 #include "pg/settings.hpp"
 #include "store/holdings.hpp"
@@ -8,11 +9,7 @@
 
 extern "C" {
 
-#if PG_VERSION_NUM >= 180000
-PG_MODULE_MAGIC_EXT(.name = "pg_idem", .version = "1.0");
-#else
-PG_MODULE_MAGIC;
-#endif
+PG_IDEM_MODULE_MAGIC;
 
 PGDLLEXPORT void _PG_init(void);
 

@@ -14,6 +14,13 @@ extern "C" {
 #include "utils/wait_event.h"
 }
 
+// 18: the library says its name and version.
+#if PG_VERSION_NUM >= 180000
+#define PG_IDEM_MODULE_MAGIC PG_MODULE_MAGIC_EXT(.name = "pg_idem", .version = "1.0")
+#else
+#define PG_IDEM_MODULE_MAGIC PG_MODULE_MAGIC
+#endif
+
 namespace idem::pg::compat {
 
 // 18: an instrumentation argument after the snapshot.

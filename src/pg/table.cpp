@@ -5,7 +5,6 @@
 
 #include "pg/compat.hpp"
 #include "pg/errors.hpp"
-#include "store/columns.hpp"
 
 namespace idem::pg {
 
