@@ -21,5 +21,27 @@ SELECT count(idem_renew('g6', 'many', 'renew', :t1)) FROM generate_series(1, 100
 SELECT pg_temp.memory_is_small();
 SELECT idem_complete('g6', 'many', 'renew', token => :t1) IS NOT NULL AS ok;
 COMMIT;
+-- G6 guards of a claim that this very transaction made
+BEGIN;
+SELECT outcome FROM idem_claim('g6', 'many', 'own', '{}', lease => '1 hour', token => :t1);
+SELECT count(idem_guard('g6', 'many', 'own', :t1)) FROM generate_series(1, 100000);
+SELECT pg_temp.memory_is_small();
+SELECT idem_complete('g6', 'many', 'own', token => :t1) IS NOT NULL AS ok;
+COMMIT;
+-- G6 guards, each in an exception block of its own
+SELECT outcome FROM idem_claim('g6', 'many', 'blocks', '{}', lease => '1 hour', token => :t1);
+BEGIN;
+DO $$
+BEGIN
+    FOR i IN 1 .. 20000 LOOP
+        BEGIN
+            PERFORM idem_guard('g6', 'many', 'blocks', '00000000-0000-0000-0000-000000000001');
+        EXCEPTION WHEN division_by_zero THEN NULL;
+        END;
+    END LOOP;
+END $$;
+SELECT pg_temp.memory_is_small();
+SELECT idem_complete('g6', 'many', 'blocks', token => :t1) IS NOT NULL AS ok;
+COMMIT;
 SELECT key, state FROM idempotent_operations WHERE account = 'g6' AND action = 'many' ORDER BY key;
 SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 7433 AND pid = pg_backend_pid();

@@ -23,6 +23,9 @@ Control control_at(std::string_view text) noexcept {
     if (byte(0) == 0xC2 && byte(1) >= 0x80 && byte(1) <= 0x9F) {
         return {2, byte(1)};
     }
+    if (byte(0) == 0xD8 && byte(1) == 0x9C) {
+        return {2, 0x061C};
+    }
     if (byte(0) == 0xE2 && (byte(1) == 0x80 || byte(1) == 0x81) && (byte(2) & 0xC0U) == 0x80) {
         const unsigned code_point = 0x2000U + ((byte(1) & 0x3FU) << 6U) + (byte(2) & 0x3FU);
         const bool mark = code_point == 0x200E || code_point == 0x200F ||

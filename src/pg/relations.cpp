@@ -87,13 +87,14 @@ bool may_refuse_rows(Relation index, AttrNumber identity) {
     if (!form->indisunique) {
         return false;
     }
-    int found = 0;
+    bool held[3] = {};
     for (int i = 0; i < form->indnkeyatts; i++) {
-        const AttrNumber column = form->indkey.values[i];
-        const bool exact = index->rd_indcollation[i] == C_COLLATION_OID;
-        found += exact && column >= identity && column < identity + 3 ? 1 : 0;
+        const int column = form->indkey.values[i] - identity;
+        if (column >= 0 && column < 3 && index->rd_indcollation[i] == C_COLLATION_OID) {
+            held[column] = true;
+        }
     }
-    return found < 3;
+    return !(held[0] && held[1] && held[2]);
 }
 
 bool is_on_identity(Relation index, AttrNumber identity) {

@@ -88,14 +88,19 @@ bool is_open_claim(const Holding* holding) {
     return holding != nullptr && (holding->state == HoldingState::claimed || holding->state == HoldingState::leased);
 }
 
+// Whether two events, one after the other in one subtransaction, say the same: then the first is enough.
+bool is_same_owner_call(const Holding& a, const Holding& b) {
+    return a.state == b.state && a.token && a.token == b.token && a.made_here == b.made_here &&
+           a.session_bound == b.session_bound && (a.state == HoldingState::guarded || a.state == HoldingState::leased);
+}
+
 // Whether the operation's last event says the same already, in this very subtransaction: a thousand guards are one.
 bool is_repeated(int operation, const Holding& holding) {
     if (operation == none || xact.operations.items[operation].last_event == none) {
         return false;
     }
     const Event& last = xact.events.items[xact.operations.items[operation].last_event];
-    return last.level == GetCurrentTransactionNestLevel() && last.holding.state == holding.state &&
-           holding.state == HoldingState::guarded && last.holding.token == holding.token;
+    return last.level == GetCurrentTransactionNestLevel() && is_same_owner_call(last.holding, holding);
 }
 
 void on_transaction(XactEvent event, void*);
@@ -116,21 +121,36 @@ void forget_everything() noexcept {
     xact = TransactionState{};
 }
 
+void drop_last_event() noexcept {
+    const Event& event = xact.events.items[--xact.events.size];
+    xact.operations.items[event.operation].last_event = event.before;
+    xact.held -= event.before == none ? 1 : 0;
+}
+
 void cut_off(int level) noexcept {
     while (xact.events.size > 0 && xact.events.items[xact.events.size - 1].level >= level) {
-        const Event& event = xact.events.items[--xact.events.size];
-        Operation& operation = xact.operations.items[event.operation];
-        operation.last_event = event.before;
-        xact.held -= event.before == none ? 1 : 0;
+        drop_last_event();
     }
     while (xact.operations.size > 0 && xact.operations.items[xact.operations.size - 1].last_event == none) {
         xact.operations.size--; // so that a loop of claims that are rolled back does not search ever longer
     }
 }
 
+bool last_event_is_repeated() noexcept {
+    const Event& last = xact.events.items[xact.events.size - 1];
+    if (last.before == none) {
+        return false;
+    }
+    const Event& before = xact.events.items[last.before];
+    return before.level == last.level && is_same_owner_call(before.holding, last.holding);
+}
+
 void move_up(int level) noexcept {
     for (int i = xact.events.size - 1; i >= 0 && xact.events.items[i].level >= level; i--) {
         xact.events.items[i].level = level - 1;
+    }
+    while (xact.events.size > 0 && last_event_is_repeated()) {
+        drop_last_event(); // a thousand guards, each in a block of its own, are one as well
     }
 }
 

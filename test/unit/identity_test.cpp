@@ -72,6 +72,7 @@ TEST(Describe, UnicodeControlsAreEscaped) {
     EXPECT_EQ(key_of("a\u202eb"), R"(a\u202eb)"); // right-to-left override
     EXPECT_EQ(key_of("a\u2028b"), R"(a\u2028b)"); // line separator
     EXPECT_EQ(key_of("a\u2066b"), R"(a\u2066b)"); // isolate
+    EXPECT_EQ(key_of("a\u061cb"), R"(a\u061cb)"); // Arabic letter mark
     EXPECT_EQ(key_of("\u00a0\u2010\u2030\u2060"), "\u00a0\u2010\u2030\u2060");
 }
 
