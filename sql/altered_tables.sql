@@ -37,6 +37,12 @@ BEGIN
     END;
     RETURN QUERY SELECT a.claim, a.leased, a.once;
 END $$;
+-- A collation that takes different keys for the same one, where the server has ICU; else another than "C" at least
+DO $$ BEGIN
+    CREATE COLLATION altered_collation (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+EXCEPTION WHEN OTHERS THEN
+    CREATE COLLATION altered_collation FROM "POSIX";
+END $$;
 -- Unaltered
 SELECT * FROM pg_temp.answers();
 -- Refused
@@ -71,6 +77,11 @@ SELECT ddl, a.* FROM unnest(ARRAY[
     'CREATE UNIQUE INDEX ON idem_inflight (account, action) INCLUDE (key)',
     'CREATE UNIQUE INDEX ON idem_seen (seen_at) WHERE fingerprint IS NULL',
     'CREATE UNIQUE INDEX ON idem_seen (key)',
+    'CREATE UNIQUE INDEX ON idem_seen (account, action, key COLLATE altered_collation)',
+    'CREATE UNIQUE INDEX ON idem_seen (account, action, key COLLATE "default")',
+    'CREATE UNIQUE INDEX ON idem_settled (key COLLATE altered_collation, action, account)',
+    'CREATE UNIQUE INDEX ON idem_inflight (account COLLATE altered_collation, action, key, attempt)',
+    'ALTER TABLE idem_seen DROP CONSTRAINT idem_seen_pkey, ALTER key TYPE text COLLATE altered_collation, ADD PRIMARY KEY (account, action, key)',
     'ALTER TABLE idem_seen ADD UNIQUE (account, action) DEFERRABLE',
     'ALTER TABLE idem_settled DROP CONSTRAINT idem_settled_pkey, ADD PRIMARY KEY (account, key, action)',
     'ALTER TABLE idem_inflight DROP CONSTRAINT idem_inflight_pkey, ADD PRIMARY KEY (account, action)',
@@ -99,7 +110,10 @@ SELECT ddl, a.* FROM unnest(ARRAY[
     'CREATE STATISTICS altered_stats ON account, action FROM idem_settled',
     'CREATE INDEX altered_index ON idem_settled (settled_at)',
     'CREATE INDEX altered_index ON idem_inflight ((upper(account))) WHERE token IS NOT NULL',
-    'CREATE INDEX altered_index ON idem_seen USING hash (key)'
+    'CREATE INDEX altered_index ON idem_seen USING hash (key)',
+    'CREATE INDEX altered_index ON idem_seen (key COLLATE altered_collation)',
+    'CREATE UNIQUE INDEX altered_index ON idem_seen (key, action, account)',
+    'CREATE UNIQUE INDEX altered_index ON idem_seen (account, action, key, seen_at)'
   ]) AS ddl, pg_temp.altered(ddl) AS a;
 -- A column added and dropped again leaves its gap
 ALTER TABLE idem_settled ADD added text;
@@ -148,6 +162,7 @@ REINDEX TABLE CONCURRENTLY idem_seen;
 SELECT * FROM pg_temp.answers();
 SELECT outcome FROM idem_claim('altered', 'index', 'k2', '{}');
 DROP FUNCTION altered_trigger;
+DROP COLLATION altered_collation;
 
 -- Other objects of ours, altered: refused as well, and never read as what they are not
 SELECT idem_once('altered', 'objects', 'open plans');
