@@ -112,7 +112,20 @@ is($shop->try('SET pg_idem.nosuch = 1'), '42602', 'the prefix is reserved');
 $admin->ok($settled->('clock'));
 is($admin->ok(q(SET pg_idem.test_now = '2200-01-01'; ) . call('idem_lookup', 'clock', columns => 'state')), '', 'test_now: forgotten long since');
 is($admin->ok(q(SET pg_idem.test_now = ''; ) . call('idem_lookup', 'clock', columns => 'state')), 'completed', 'test_now: empty is the real clock');
-like($admin->try(q(SET pg_idem.test_now = 'no time'; ) . call('idem_lookup', 'clock')), qr/^22/, 'test_now: not a time');
+is($admin->try(q(SET pg_idem.test_now = 'no time')), '22023', 'test_now: not a time');
+# Nothing can be parsed where the file is read, for there is no transaction: the first call tells.
+$admin->ok(q(ALTER SYSTEM SET pg_idem.test_now = '2200-01-01 00:00:00+00'));
+$node->reload;
+wait_until($shop, 'SHOW pg_idem.test_now', '2200-01-01 00:00:00+00');
+is($shop->ok(call('idem_lookup', 'clock', columns => 'state')), '', 'test_now: of the configuration file');
+$admin->ok('ALTER SYSTEM RESET pg_idem.test_now');
+$node->append_conf('postgresql.conf', q(pg_idem.test_now = 'no time'));
+$node->reload;
+wait_until($shop, 'SHOW pg_idem.test_now', 'no time');
+like($shop->try(call('idem_lookup', 'clock')), qr/^22/, 'test_now: wrong in the configuration file: the call raises');
+$node->append_conf('postgresql.conf', q(pg_idem.test_now = ''));
+$node->reload;
+wait_until($shop, 'SHOW pg_idem.test_now', '');
 $admin->ok('RESET pg_idem.test_now');
 is($shop->ok(call('idem_lookup', 'clock', columns => 'state')), 'completed', 'test_now: of one session only');
 
@@ -233,6 +246,34 @@ $client = session($node, user => 'shop', options => '-c app.tenant=acme');
 is($client->try(claim('k', lease => q('1 h'))), '', 'account_from: not preloaded: of the role, set by a superuser');
 is($client->try(claim([ 'shop', 'pay', 'own' ])), '42501', 'account_from: not preloaded: the other account');
 $client->quit;
+# A value that is no rule, given to a role or a database while the library was not there to refuse it: the server would drop it for the
+# default, which permits every account.
+foreach my $where ('ROLE shop', 'DATABASE postgres', 'ROLE shop IN DATABASE postgres')
+{
+	foreach my $bad ('rol', 'settings:app.tenant', 'setting:', '')
+	{
+		$node->safe_psql('postgres', "ALTER ROLE shop RESET pg_idem.account_from; ALTER $where SET pg_idem.account_from = '$bad'");
+		$client = session($node, user => 'shop', options => '-c app.tenant=acme');
+		foreach my $name ($bad eq 'rol' ? sort keys %with_account : 'idem_claim')
+		{
+			is($client->try($with_account{$name}), '42501', "account_from: not preloaded, '$bad' by ALTER $where: $name is refused");
+		}
+		is($client->try(claim([ 'shop', 'pay', 'own' ])), '42501', "account_from: '$bad' by ALTER $where: even for its own account");
+		is($client->ok(q(SELECT idem_fingerprint('{}') IS NOT NULL)), 't', "account_from: '$bad' by ALTER $where: what takes no account works");
+		$client->quit;
+	}
+	# A valid one works, and so does none
+	$node->safe_psql('postgres', "ALTER $where SET pg_idem.account_from = 'role'");
+	$client = session($node, user => 'shop');
+	is($client->try(claim('k')), '42501', "account_from: not preloaded, 'role' by ALTER $where: not for the account of another");
+	is($client->ok(claim([ 'shop', 'pay', 'own' ])), 'completed', "account_from: not preloaded, 'role' by ALTER $where: its own account");
+	$client->quit;
+	$node->safe_psql('postgres', "ALTER $where SET pg_idem.account_from = 'argument'");
+	$client = session($node, user => 'shop');
+	is($client->try(claim("by $where", lease => q('1 h'))), '', "account_from: not preloaded, 'argument' by ALTER $where: every account");
+	$client->quit;
+	$node->safe_psql('postgres', "ALTER $where RESET pg_idem.account_from");
+}
 $shop->quit;
 my $su = session($node);
 is($su->ok('SET pg_idem.nosuch = 1; SELECT 1'), '1', 'the prefix is not reserved before the library is loaded');
