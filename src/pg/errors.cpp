@@ -125,10 +125,11 @@ void raise_session_bound_prepared(const core::Identity& identity) {
 }
 
 void raise_altered(const char* object, const char* how) {
-    ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                    errmsg("object \"%s\" of extension pg_idem was altered", object), errdetail("It %s.", how),
-                    errhint("pg_idem reaches its tables directly and would bypass that: undo the change. An index may "
-                            "be added to a table, and a column that may be NULL and has no default.")));
+    ereport(ERROR,
+            (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("object \"%s\" of extension pg_idem was altered", object),
+             errdetail("It %s.", how),
+             errhint("pg_idem reaches its tables directly and would bypass that: undo the change. An index that is not "
+                     "unique may be added, and a column that may be NULL and has no default.")));
     pg_unreachable();
 }
 
