@@ -318,6 +318,7 @@ Wait wait_for_lock(const Claiming& c, Look& l) {
 
 ClaimAnswer run_claim(const Claiming& c) {
     Look l{};
+    int tries = 3; // for a lock whose holder ended between our asking for it and our asking who it is
     for (;;) {
         look(c, l, store::look_at_stored);
         if (core::needs_lock(l.decision.verdict)) {
@@ -334,6 +335,9 @@ ClaimAnswer run_claim(const Claiming& c) {
                 case Wait::answered:
                     return answer(c, l);
                 case Wait::over:
+                    if (tries-- > 0 && !pg::find_key_lock_holder(c.tag).held) {
+                        continue; // let go of meanwhile
+                    }
                     return answer_without_lock(c, l);
                 case Wait::look_again:
                     continue;
