@@ -10,7 +10,7 @@ if ! "$tool" --version | grep -q "version $LLVM\."; then
 fi
 configure build/tidy -DCMAKE_CXX_COMPILER="$(llvm_tool clang++ || echo g++)" >/dev/null
 if [ $# = 0 ]; then mapfile -t files < <(cxx_files 'src/*' 'test/unit/*' 'test/fuzz/*' | grep '\.cpp$'); else files=("$@"); fi
-common=$({ "$tool" --version; cat .clang-tidy build/tidy/compile_commands.json; cxx_files | grep -E '\.h(pp)?$' | xargs -r -d '\n' cat; } | sha256sum)
+common=$({ "$tool" --version; cat .clang-tidy test/.clang-tidy build/tidy/compile_commands.json; cxx_files | grep -E '\.h(pp)?$' | xargs -r -d '\n' cat; } | sha256sum)
 mkdir -p build/tidy/passed
 
 one() {
