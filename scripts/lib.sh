@@ -75,7 +75,9 @@ make_work() {
 
 # Runs a command as the unprivileged user.
 as_user() {
-    local set=(HOME="$work/tmp" TMPDIR="$work/tmp" USER="$user" LOGNAME="$user" LC_ALL=C.UTF-8 TZ=UTC)
+    local set=(HOME="$work/tmp" TMPDIR="$work/tmp" USER="$user" LOGNAME="$user" LANG=C.UTF-8 LC_ALL=C.UTF-8 TZ=UTC) v
+    # Whoever takes LC_ALL away again, as the TAP modules do, finds no other locale behind it.
+    for v in LANGUAGE "${!LC_@}"; do if [ "$v" != LC_ALL ]; then set=(-u "$v" "${set[@]}"); fi; done
     if [ "$(id -u)" = 0 ]; then
         set=(setpriv --reuid="$user" --regid="$(id -g "$user")" --clear-groups env "${set[@]}")
     else
@@ -84,11 +86,31 @@ as_user() {
     (cd "$work/tmp" && "${set[@]}" "$@")    # the caller's directory may be closed to that user
 }
 
+# Prints the pid of the server that runs on a data directory. A pid file that was left behind names any process, or a
+# zombie where nobody waits for orphans, as PID 1 of many containers; a server's current directory is its data.
+server_pid() {
+    local pid
+    pid=$(head -n 1 "$1/postmaster.pid" 2>/dev/null) && [ -n "$pid" ] && [ "/proc/$pid/cwd" -ef "$1" ] &&
+        ! grep -qs '^State:.Z' "/proc/$pid/status" && echo "$pid"
+}
+
+# Ends the server of a data directory at once, and waits for that.
+end_server() {
+    local pid n
+    pid=$(server_pid "$1") || return 0
+    kill -QUIT "$pid" 2>/dev/null || return 0
+    for ((n = 0; n < 200; n++)); do
+        if [ "$(server_pid "$1")" != "$pid" ]; then return 0; fi
+        sleep 0.1
+    done
+    kill -KILL "$pid"
+}
+
 cleanup() {
-    local status=$? f pid
+    local status=$? f
     trap - EXIT INT TERM HUP
     for f in $(find "$work" -name postmaster.pid 2>/dev/null); do
-        pid=$(head -n 1 "$f") && kill -QUIT "$pid" 2>/dev/null && while kill -0 "$pid" 2>/dev/null; do sleep 0.1; done
+        end_server "${f%/*}" || true
     done
     if [ -n "${KEEP:-}" ]; then say "kept: $work"; else rm -rf "$work"; fi
     exit "$status"
@@ -134,6 +156,7 @@ start_server() {
 }
 
 stop_server() {
+    server_pid "$data" >/dev/null || { unset PGHOST PGPORT PGUSER; return 0; }
     as_user "$pg_bin/pg_ctl" -D "$data" -m fast -w -t 120 stop >/dev/null || as_user "$pg_bin/pg_ctl" -D "$data" -m immediate -w stop >/dev/null || true
     unset PGHOST PGPORT PGUSER
 }

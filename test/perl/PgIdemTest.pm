@@ -12,7 +12,7 @@ use Time::HiRes qw(usleep);
 
 use PgIdemTest::Session;
 
-our @EXPORT = qw(new_node session claim call ident wait_until wait_lock pgbench failed_transactions median LOCK_CLASS);
+our @EXPORT = qw(new_node init_node kill9 session claim call ident wait_until wait_lock pgbench failed_transactions median LOCK_CLASS);
 
 # objsubid of the key locks in pg_locks
 use constant LOCK_CLASS => 7433;
@@ -23,13 +23,46 @@ sub new_node
 {
 	my ($name, %opt) = @_;
 	my $node = PostgreSQL::Test::Cluster->new($name);
-	# 17 has a template cluster in the locale of the environment, which may be C: the encoding is named.
-	$node->init(extra => [ '--encoding=UTF8', '--locale=C' ], @{ $opt{init} || [] });
+	init_node($node, @{ $opt{init} || [] });
 	$node->append_conf('postgresql.conf', "shared_preload_libraries = 'pg_idem'") if $opt{preload} // 1;
 	$node->append_conf('postgresql.conf', "max_connections = 60\n" . ($opt{conf} // ''));
 	$node->start;
 	install($node, 'postgres') if $opt{extension} // 1;
 	return $node;
+}
+
+# initdb of any server: whatever the environment's locale, and 17 has a template cluster in that one.
+sub init_node
+{
+	my ($node, @args) = @_;
+	$node->init(extra => [ '--encoding=UTF8', '--locale=C' ], @args);
+	return;
+}
+
+# Whether a process still runs: one that nobody waits for (PID 1 of many containers does not) stays as a zombie.
+sub runs
+{
+	my ($pid) = @_;
+	return 0 unless kill 0, $pid;
+	open my $stat, '<', "/proc/$pid/stat" or return -e '/proc/self' ? 0 : 1;
+	return (<$stat> // '') =~ /^.*\) [ZX]/s ? 0 : 1;
+}
+
+# Kills the postmaster, and waits until it and all its children, who notice at their own pace, are gone.
+sub kill9
+{
+	my ($node) = @_;
+	my @pids = split /\n/, $node->safe_psql('postgres', 'SELECT pid FROM pg_stat_activity');
+	my ($postmaster) = split /\n/, slurp_file($node->data_dir . '/postmaster.pid');
+	$node->kill9;
+	for (1 .. 600)
+	{
+		last unless grep { runs($_) } $postmaster, @pids;
+		usleep(100_000);
+	}
+	# The next server takes a zombie for one that runs.
+	unlink $node->data_dir . '/postmaster.pid', $node->host . '/.s.PGSQL.' . $node->port . '.lock' if kill 0, $postmaster;
+	return;
 }
 
 sub install

@@ -42,14 +42,7 @@ my %crash = (
 	},
 	'immediate shutdown' => sub { $node->stop('immediate'); $node->start; },
 	'postmaster killed' => sub {
-		# The children notice at their own pace, and keep the shared memory until then.
-		my @children = split /\n/, $node->safe_psql('postgres', 'SELECT pid FROM pg_stat_activity');
-		$node->kill9;
-		for (1 .. 600)
-		{
-			last unless kill 0, @children;
-			usleep(100_000);
-		}
+		kill9($node);
 		$node->start;
 	});
 

@@ -95,7 +95,7 @@ $s->quit;
 
 # The real thing, to the same version.
 my $new = PostgreSQL::Test::Cluster->new('upgraded');
-$new->init;
+init_node($new);
 $new->append_conf('postgresql.conf', "shared_preload_libraries = 'pg_idem'");
 my $bindir = $node->config_data('--bindir');
 SKIP:
