@@ -145,7 +145,7 @@ sub runner
 	if ($name =~ /\.cpp$/)
 	{
 		return '' unless found('pkg-config --exists libpqxx') && found('g++ --version');
-		return "sh -c 'g++ -std=c++20 -o $work/$name.out $path \$(pkg-config --cflags --libs libpqxx) && $work/$name.out'";
+		return "sh -c 'g++ -std=c++17 -o $work/$name.out $path \$(pkg-config --cflags --libs libpqxx) && $work/$name.out'";
 	}
 	# JDBC reaches no Unix socket: only compiled.
 	return found('javac -version') ? "javac -d $work $path && echo compiled" : '' if $name =~ /\.java$/;
