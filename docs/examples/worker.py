@@ -2,7 +2,6 @@
 # prints: printing a label; shipped once; completed
 import json
 import threading
-import time
 import uuid
 from contextlib import contextmanager
 
@@ -12,6 +11,10 @@ except ImportError:
     import psycopg2 as psycopg
 
 LEASE = 30      # seconds
+
+
+class Refused(Exception):
+    """The other side said no: it is known that nothing has happened."""
 
 
 class Job:
@@ -29,7 +32,10 @@ class Job:
                 yield cursor
             self.connection.commit()
         except BaseException:
-            self.connection.rollback()
+            try:
+                self.connection.rollback()
+            except psycopg.Error:
+                pass        # the connection is gone; report the error that came first
             raise
 
     def claim(self):
@@ -41,26 +47,36 @@ class Job:
 
     def beat(self):
         """Until told to stop: renews the lease. Must not use the connection that does the work."""
-        connection = psycopg.connect("")
-        connection.autocommit = True
-        cursor = connection.cursor()
-        while not self.stop.wait(LEASE / 3):
+        connection = None
+        pause = LEASE / 3
+        while not self.stop.wait(pause):
             try:
-                cursor.execute("SELECT idem_renew(%s, %s, %s, token => %s)", (*self.identity, self.token))
-            except psycopg.Error:
-                return      # no longer ours: the next guarded transaction of the worker will say so
-        connection.close()
+                if connection is None:
+                    connection = psycopg.connect("")
+                    connection.autocommit = True
+                with connection.cursor() as cursor:
+                    cursor.execute("SELECT idem_renew(%s, %s, %s, token => %s)", (*self.identity, self.token))
+                pause = LEASE / 3
+            except psycopg.Error as error:
+                if error.diag.sqlstate in ("IDM02", "IDM04", "IDM10"):
+                    break       # no longer ours: the next guarded transaction of the worker will say so
+                if connection is not None:
+                    connection.close()
+                connection = None       # says nothing about the claim: connect again, soon
+                pause = 1
+        if connection is not None:
+            connection.close()
 
-    def phase(self, name, done, work):
-        """Runs `work` and records checkpoint `name` with it: once, also if it is called again after a lost answer."""
+    def reached(self, checkpoint, progress):
+        """Records a recovery point: once, also if it is called again after a lost answer."""
         with self.transaction() as cursor:
             cursor.execute("SELECT idem_guard(%s, %s, %s, token => %s)", (*self.identity, self.token))     # first
             cursor.execute("SELECT checkpoint FROM idem_lookup(%s, %s, %s)", self.identity)
-            if cursor.fetchone()[0] in done:
+            if cursor.fetchone()[0] == checkpoint:
                 return
-            work(cursor)
-            cursor.execute("SELECT idem_checkpoint(%s, %s, %s, token => %s, checkpoint => %s)",
-                           (*self.identity, self.token, name))
+            # business writes of this phase would stand here
+            cursor.execute("SELECT idem_checkpoint(%s, %s, %s, token => %s, checkpoint => %s, progress => %s::jsonb)",
+                           (*self.identity, self.token, checkpoint, json.dumps(progress)))
 
     def settle(self, work):
         with self.transaction() as cursor:
@@ -74,8 +90,10 @@ class Job:
                            (*self.identity, self.token, error))
 
 
-def print_label(cursor):
-    print("printing a label")      # a call to something outside, which takes the operation's key as its own
+def print_label(key):
+    """Something outside. Takes a key that is the same in every attempt; raises Refused if it did nothing."""
+    print("printing a label")
+    return {"label": 17}
 
 
 def ship(cursor):
@@ -90,11 +108,13 @@ if __name__ == "__main__":
         heart = threading.Thread(target=job.beat, daemon=True)
         heart.start()
         try:
-            job.phase("label printed", {"label printed"}, print_label)
-            job.phase("label printed", {"label printed"}, print_label)      # as after a lost answer: does nothing
+            if checkpoint is None:      # else an earlier attempt got that far
+                label = print_label(json.dumps(job.identity))       # outside any transaction
+                job.reached("label printed", label)
+                job.reached("label printed", label)     # as after a lost answer: does nothing
             job.settle(ship)
-        except Exception as error:
-            job.release(str(error))
+        except Refused as error:
+            job.release(str(error))     # after any other error nothing is known: the lease runs out
             raise
         finally:
             job.stop.set()
