@@ -27,7 +27,7 @@ export PG_CONFIG TESTS
 .PHONY: $(DEV_GOALS)
 
 check:
-	@scripts/setup.sh build lint unit server demo model
+	@scripts/setup.sh build lint unit server tap examples demo model
 	@scripts/check.sh $(CHECK_STAGES)
 
 check-lint:
@@ -38,9 +38,13 @@ check-unit check-fuzz:
 	@scripts/setup.sh unit
 	@scripts/check.sh $(@:check-%=%)
 
-check-regress check-isolation check-tap:
+check-regress check-isolation:
 	@scripts/setup.sh build server
 	@scripts/check.sh $(@:check-%=%)
+
+check-tap:
+	@scripts/setup.sh build server tap examples
+	@scripts/check.sh tap
 
 check-demo:
 	@scripts/setup.sh build server demo
@@ -65,7 +69,7 @@ format:
 	@scripts/format.sh
 
 setup:
-	@scripts/setup.sh build lint unit server model demo
+	@scripts/setup.sh
 
 else
 

@@ -57,7 +57,7 @@ prepare() { # suite major
     fi
     rm -rf "$root/src" && mkdir "$root/src"
     git_files | tar -c --null -T - | tar -x -C "$root/src" || return 1
-    enter "$root" PG_SUPPORTED="$2" /src/scripts/setup.sh build server || return 1
+    enter "$root" PG_SUPPORTED="$2" /src/scripts/setup.sh build server tap || return 1
     say "$1 is ready ($((SECONDS - t)) s)"
 }
 

@@ -1,12 +1,12 @@
 #!/bin/bash
-# Installs what is missing for: build lint unit server model demo matrix (default: all but matrix).
+# Installs what is missing for: build lint unit server tap examples model demo matrix (default: all but matrix).
 # Asks nothing, and does nothing where all is present. Needs Debian or Ubuntu, and root or sudo if something is missing.
 set -euo pipefail
 shopt -s inherit_errexit
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
 
-groups=${*:-build lint unit server model demo}
+groups=${*:-build lint unit server tap examples model demo}
 
 have_apt() { command -v apt-get >/dev/null; }
 installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
@@ -34,9 +34,10 @@ packages_of() {
         # Another pg_config than Debian's was asked for: that installation is complete or it is not ours to complete.
         if [ -z "${PG_CONFIG:-}" ]; then v=$(postgres_major); echo "postgresql-server-dev-$v"; fi ;;
     server)
-        echo perl libipc-run-perl util-linux
-        if [ -z "${PG_CONFIG:-}" ]; then v=$(postgres_major); echo "postgresql-$v postgresql-client-$v"; fi
-        echo pgbouncer python3-psycopg2 ;;
+        echo util-linux
+        if [ -z "${PG_CONFIG:-}" ]; then v=$(postgres_major); echo "postgresql-$v postgresql-client-$v"; fi ;;
+    tap)    echo perl libipc-run-perl pgbouncer python3-psycopg2 ;;
+    examples) echo g++ pkg-config libpqxx-dev ;;       # those of the documents; the tests skip them without
     lint)
         v=$(llvm_major)
         echo cppcheck git
@@ -46,7 +47,7 @@ packages_of() {
         echo g++ cmake make libgtest-dev libfmt-dev
         if [ -n "$v" ]; then echo "clang-$v" "$(any_of "libclang-rt-$v-dev" "libclang-common-$v-dev")"; else echo clang; fi ;;
     model)  echo spin gcc libc6-dev ;;
-    demo)   echo g++ make libpqxx-dev python3 python3-psycopg2 curl ;;
+    demo)   echo python3 python3-psycopg2 ;;
     matrix) echo debootstrap debian-archive-keyring util-linux git make ;;
     *)      die "setup.sh: no such group: $1" ;;
     esac
@@ -71,17 +72,31 @@ if [ "$(id -u)" != 0 ]; then
     command -v sudo >/dev/null || die "missing: $(xargs <<<"$want"); install them, or run this as root"
     root=(sudo)
 fi
-apt() { "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300 "$@"; }
+log=build/log/setup.log
+mkdir -p "${log%/*}"; : >"$log"
+apt() { "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300 "$@" </dev/null >>"$log" 2>&1; }
 
 say "installing: $(xargs <<<"$want")"
-apt update || say "apt-get update had errors; going on with the lists at hand"
+apt update || say "apt-get update had errors ($log); going on with the lists at hand"
 want=$(missing)     # fresh lists may know more
 [[ ! $want =~ postgresql-(server-dev-)?0 ]] || die "apt has no PostgreSQL of $PG_SUPPORTED: add apt.postgresql.org, or set PG_CONFIG"
 
-# Packages installed only for tests do not start their services.
-if [ ! -e /usr/sbin/policy-rc.d ]; then
-    trap '"${root[@]}" rm -f /usr/sbin/policy-rc.d' EXIT
-    printf '#!/bin/sh\nexit 101\n' | "${root[@]}" install -m 755 /dev/stdin /usr/sbin/policy-rc.d
-fi
+# What is installed for tests starts no service, makes no cluster (Debian would: "main", started at every boot), and leaves
+# no setting behind. Servers and services that were there before stay as they are.
+made=()
+trap 'if [ ${#made[@]} != 0 ]; then "${root[@]}" rm -f "${made[@]}"; fi' EXIT
+put() { # mode file: for as long as this runs
+    [ ! -e "$2" ] || return 0
+    made+=("$2")
+    "${root[@]}" install -D -m "$1" /dev/stdin "$2"
+}
+put 755 /usr/sbin/policy-rc.d <<<$'#!/bin/sh\nexit 101'
+put 644 /etc/postgresql-common/createcluster.d/pg_idem.conf <<<'create_main_cluster = false'
 # shellcheck disable=SC2086
-apt install -y --no-install-recommends $want >/dev/null || die "could not install: $(xargs <<<"$want")"
+apt install -y --no-install-recommends $want || { tail -n 40 "$log"; die "could not install: $(xargs <<<"$want")"; }
+if [[ $want = *pgbouncer* ]]; then
+    for c in "deb-systemd-helper disable pgbouncer.service" "update-rc.d pgbouncer disable"; do
+        # shellcheck disable=SC2086
+        "${root[@]}" $c >>"$log" 2>&1 || true
+    done
+fi
