@@ -35,6 +35,14 @@ add() { # passed failed status
 }
 count() { grep -cE -e "$1" "$2" || true; }
 nothing() { say "no $1 yet"; }
+# Whether one of $tests is there, or none was asked for: chosen DIRECTORY SUFFIX. Each one that is not there is a failure.
+chosen() {
+    local t any=""
+    for t in $tests; do
+        if [ -e "$1/$t$2" ]; then any=1; else say "FAIL no such test: $t"; add 0 1 1; fi
+    done
+    [ -z "$tests" ] || [ -n "$any" ]
+}
 
 # ---- PostgreSQL-free stages
 
@@ -46,7 +54,7 @@ stage_lint() {
     if [ -n "$(cxx_files 'src/*')" ]; then
         item "exported symbols" "$log/exports.log" exports
         item "cppcheck" "$log/cppcheck.log" scripts/cppcheck.sh
-        TAIL=200 item "clang-tidy" "$log/tidy.log" scripts/tidy.sh
+        TAIL=200 item "clang-tidy" "$log/tidy.log" scripts/tidy.sh 3>&1
     else
         nothing "C++ sources"
     fi
@@ -55,7 +63,7 @@ stage_lint() {
 exports() {
     local config
     config=$(find_pg_config) || die "no PostgreSQL headers"
-    flock build/lock make -s -j"$jobs" PG_CONFIG="$config" && scripts/check_exports.sh
+    flock build/lock make -s -j"$jobs" PG_CONFIG="$config" WERROR=1 && scripts/check_exports.sh
 }
 
 stage_unit() {
@@ -80,7 +88,8 @@ stage_unit() {
 stage_fuzz() {
     stage_begins fuzz "libFuzzer, ASan, UBSan, bounded"
     local f name corpus
-    if compgen -G 'test/fuzz/*_fuzz.cpp' >/dev/null; then
+    if ! compgen -G 'test/fuzz/*_fuzz.cpp' >/dev/null; then nothing "fuzzers"
+    elif chosen test/fuzz .cpp; then
         if { configure build/fuzz -DCMAKE_CXX_COMPILER="$(llvm_tool clang++)" &&
              cmake --build build/fuzz -j "$jobs" --target idem_fuzz; } >"$log/fuzz-build.log" 2>&1; then
             for f in test/fuzz/*_fuzz.cpp; do
@@ -96,8 +105,6 @@ stage_fuzz() {
         else
             say "FAIL build of the fuzzers"; grep -E -A5 'error|Error' "$log/fuzz-build.log" | head -n 80 || true; add 0 1 1
         fi
-    else
-        nothing "fuzzers"
     fi
     stage_ends
 }
@@ -105,6 +112,7 @@ stage_fuzz() {
 stage_model() {
     stage_begins model "spin"
     local status=0 last
+    # shellcheck disable=SC2086
     set -- $tests
     test/model/check.sh "$@" 2>&1 | tee "$log/model.log" || status=$?
     last=$(tail -n 1 "$log/model.log")
@@ -165,14 +173,14 @@ installcheck() { # stage, make variables...
 stage_regress() {
     stage_begins regress "pg_regress"
     if ! compgen -G 'sql/*.sql' >/dev/null; then nothing "regression tests"
-    elif need_postgres; then installcheck regress ISOLATION= ${tests:+REGRESS="$tests"}; fi
+    elif chosen sql .sql && need_postgres; then installcheck regress ISOLATION= ${tests:+REGRESS="$tests"}; fi
     stage_ends
 }
 
 stage_isolation() {
     stage_begins isolation "pg_isolation_regress"
     if ! compgen -G 'test/isolation/specs/*.spec' >/dev/null; then nothing "isolation tests"
-    elif need_postgres; then installcheck isolation REGRESS= ${tests:+ISOLATION="$tests"}; fi
+    elif chosen test/isolation/specs .spec && need_postgres; then installcheck isolation REGRESS= ${tests:+ISOLATION="$tests"}; fi
     stage_ends
 }
 
@@ -183,8 +191,8 @@ stage_tap() {
         name=$(basename "$f" .pl)
         if [ -e "$f" ] && { [ -z "$tests" ] || [[ " $tests " = *" $name "* ]]; }; then list+=("$name"); fi
     done
-    if [ ${#list[@]} = 0 ]; then nothing "TAP tests"
-    elif need_postgres; then
+    if ! compgen -G 'test/t/*.pl' >/dev/null; then nothing "TAP tests"
+    elif chosen test/t .pl && need_postgres; then
         mkdir "$work/out/tap" "$work/run/ports"; chown "$user" "$work/out/tap" "$work/run/ports"
         cat >"$work/tap" <<END
 #!/bin/bash

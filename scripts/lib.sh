@@ -109,9 +109,7 @@ end_server() {
 cleanup() {
     local status=$? f
     trap - EXIT INT TERM HUP
-    for f in $(find "$work" -name postmaster.pid 2>/dev/null); do
-        end_server "${f%/*}" || true
-    done
+    while IFS= read -r f; do end_server "${f%/*}" || true; done < <(find "$work" -name postmaster.pid 2>/dev/null)
     if [ -n "${KEEP:-}" ]; then say "kept: $work"; else rm -rf "$work"; fi
     exit "$status"
 }
@@ -131,9 +129,13 @@ make_private_postgres() {
     done
     pg_bin=$work/pg$bin
     pg_config=$pg_bin/pg_config
+    # shellcheck disable=SC2034
     pgxs_src=$(dirname "$(dirname "$("$sys" --pgxs)")")
     [ "$("$pg_config" --sharedir)" = "$work/pg$share" ] || die "this PostgreSQL cannot be relocated: $sys"
-    (cd "$top" && mkdir -p build && flock build/lock make -s -j"$jobs" install DESTDIR="$work/pg" PG_CONFIG="$sys" "${@:2}") || return 1
+    set -- make -s -j"$jobs" install DESTDIR="$work/pg" PG_CONFIG="$sys" "${@:2}"
+    # Warnings are errors for the checks; whoever only wants it to run has the same flags, so that going to and fro compiles
+    # nothing again, unless a compiler we do not know warns.
+    (cd "$top" && mkdir -p build && { flock build/lock "$@" WERROR=1 || { [[ " $* " != *" WERROR="* ]] && flock build/lock "$@"; }; }) || return 1
     # A shared library links with anything missing; the server would find out only when it loads it.
     ! nm -D --undefined-only "$work/pg$lib/pg_idem.so" | c++filt | grep 'idem::' | sed 's/^/error: not defined: /' | grep .
 }

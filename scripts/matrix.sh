@@ -71,6 +71,7 @@ git_files() {
 http_proxy=${http_proxy:-$(proxy)}
 [ -z "$http_proxy" ] || export http_proxy
 
+say "preparing the chroots: ${matrix// /, } (minutes, the first time; $log/matrix-*.log)"
 for m in $matrix; do prepare "${m%:*}" "${m#*:}" >"$log/matrix-${m%:*}.log" 2>&1 8>&- & done
 wait
 

@@ -13,11 +13,19 @@ if [ $# = 0 ]; then mapfile -t files < <(cxx_files 'src/*' 'test/unit/*' 'test/f
 common=$({ "$tool" --version; cat .clang-tidy test/.clang-tidy build/tidy/compile_commands.json; cxx_files | grep -E '\.h(pp)?$' | xargs -r -d '\n' cat; } | sha256sum)
 mkdir -p build/tidy/passed
 
-one() {
-    local key
-    key=$(printf '%s' "$1 $3" | cat - "$1" | sha256sum | cut -c1-40)
-    if [ -e "build/tidy/passed/$key" ]; then return 0; fi
-    "$2" -p build/tidy --quiet "$1" 2> >(grep -vE '^[0-9]+ warnings? (generated|treated)|^Suppressed|^Use -header-filter' >&2) && touch "build/tidy/passed/$key"
+# Some files take a minute: each one is told, to descriptor 3 where the caller keeps the rest in a log.
+{ true >&3; } 2>/dev/null || exec 3>&1
+
+one() { # file key number
+    printf '     clang-tidy %s/%s %s\n' "$3" "$total" "$1" >&3
+    "$tool" -p build/tidy --quiet "$1" 2> >(grep -vE '^[0-9]+ warnings? (generated|treated)|^Suppressed|^Use -header-filter' >&2) && touch "build/tidy/passed/$2"
 }
 export -f one
-printf '%s\n' "${files[@]}" | xargs -d '\n' -P "$jobs" -I '{}' bash -c 'one "$1" "$2" "$3"' _ '{}' "$tool" "$common"
+todo=()
+for f in "${files[@]}"; do
+    key=$(printf '%s' "$f $common" | cat - "$f" | sha256sum | cut -c1-40)
+    if [ ! -e "build/tidy/passed/$key" ]; then todo+=("$f" "$key" "$((${#todo[@]} / 3 + 1))"); fi
+done
+if [ ${#todo[@]} = 0 ]; then exit 0; fi
+export tool total=$((${#todo[@]} / 3))
+printf '%s\n' "${todo[@]}" | xargs -d '\n' -P "$jobs" -n 3 bash -c 'one "$@"' _
