@@ -95,7 +95,7 @@ put 644 /etc/postgresql-common/createcluster.d/pg_idem.conf <<<'create_main_clus
 # shellcheck disable=SC2086
 apt install -y --no-install-recommends $want || { tail -n 40 "$log"; die "could not install: $(xargs <<<"$want")"; }
 if [[ $want = *pgbouncer* ]]; then
-    for c in "deb-systemd-helper disable pgbouncer.service" "update-rc.d pgbouncer disable"; do
+    for c in "env DPKG_MAINTSCRIPT_PACKAGE=pgbouncer deb-systemd-helper disable pgbouncer.service" "update-rc.d pgbouncer disable"; do
         # shellcheck disable=SC2086
         "${root[@]}" $c >>"$log" 2>&1 || true
     done
