@@ -22,9 +22,8 @@ void raise_not_settled(const core::Identity& identity) {
 }
 
 void raise_not_owner(const core::Identity& identity) {
-    ereport(ERROR,
-            (errcode(errcode_not_owner), errmsg("not the owner of the operation"), errdetail_identity(identity),
-             errhint("Another attempt may hold the claim. Roll back, and claim again to learn the outcome.")));
+    ereport(ERROR, (errcode(errcode_not_owner), errmsg("not the owner of the operation"), errdetail_identity(identity),
+                    errhint("Another attempt may hold the claim. Roll back, and claim again to learn the outcome.")));
     pg_unreachable();
 }
 
