@@ -260,12 +260,15 @@ foreach my $round (1 .. 5)
 	}
 	# The planner opens the result's row type, whose relation may have gone: the server's own error.
 	my $row_type = $s->ok(q(SELECT 'idem_claim_result'::regclass::oid));
-	$s->ok('DROP EXTENSION pg_idem');
+	# It locks our tables in an order of its own, so either side may be the victim of a deadlock, as with any DROP of two tables.
+	my $state;
+	do { $state = $s->try('DROP EXTENSION pg_idem') } while ($state eq '40P01');
+	is($state, '', "dropped under load, round $round");
 	$s->ok('CREATE EXTENSION pg_idem');
 	foreach my $user (@users)
 	{
 		$user->get;
-		my @strange = grep { !/ERROR:  (42P01|42883|42704|25P02|IDM01|IDM03|0A000|XX000: cache lookup|XX000: could not open relation with OID $row_type\b|55000)/ } $user->err =~ /^ERROR:.*/mg;
+		my @strange = grep { !/ERROR:  (42P01|42883|42704|25P02|IDM01|IDM03|0A000|XX000: cache lookup|XX000: could not open relation with OID $row_type\b|55000|40P01)/ } $user->err =~ /^ERROR:.*/mg;
 		is("@strange", '', "only expected errors while the extension is dropped, round $round");
 		ok(!$user->closed, 'and the session lives');
 		$user->ok('ROLLBACK');
