@@ -129,9 +129,8 @@ SettledTimes settle_in_transaction(const SettleCall& call, const store::Holding&
     settled.state = store::HoldingState::settled;
 
     pg::require_durable_commit();
-    store::InflightRow interrupted;
-    if (store::find_inflight(call.identity, SnapshotSelf, pg::Access::change,
-                             interrupted)) { // the attempt that this one took over from
+    store::InflightRow interrupted; // the attempt that this one took over from
+    if (store::find_inflight(call.identity, SnapshotSelf, pg::Access::change, interrupted)) {
         if (outcome.request.is_null) {
             outcome.request = {interrupted.values[store::inflight::request],
                                interrupted.nulls[store::inflight::request]};
@@ -184,7 +183,8 @@ SettledTimes settle(const SettleCall& call) {
         return settle_in_transaction(call, *holding, policy);
     }
     if (holding != nullptr && holding->state == store::HoldingState::leased) {
-        return settle_leased(call, *holding->token, policy);
+        const core::Token token = *holding->token; // the holding moves when the settlement is noted
+        return settle_leased(call, token, policy);
     }
     refuse_without_claim(call.identity);
 }
