@@ -149,7 +149,7 @@ COMMENT ON COLUMN idem_policies.handler_role IS 'For on_interrupt = call: the ro
 COMMENT ON COLUMN idem_policies.retry_backoff IS 'Delay after an attempt that ended in an error, doubled for each further one. Default 5 seconds.';
 COMMENT ON COLUMN idem_policies.max_backoff IS 'Longest such delay. Default 1 hour.';
 COMMENT ON COLUMN idem_policies.keep_request IS 'Store the request with the operation. Default false.';
-COMMENT ON COLUMN idem_policies.max_outcome_bytes IS 'Largest result, body and body_bytes together, in bytes; also of progress. Default 1048576.';
+COMMENT ON COLUMN idem_policies.max_outcome_bytes IS 'Largest result, body and body_bytes together, in bytes; also of checkpoint and progress. Default 1048576.';
 
 SELECT pg_catalog.pg_extension_config_dump('idem_settled', '');
 SELECT pg_catalog.pg_extension_config_dump('idem_inflight', '');
