@@ -78,6 +78,7 @@ CREATE TABLE idem_inflight (
     max_attempts     integer NOT NULL,
     in_review        boolean NOT NULL,
     granted          boolean NOT NULL,
+    announced        boolean NOT NULL,
     token            uuid,
     lease            interval NOT NULL,
     account          text COLLATE pg_catalog."C" NOT NULL,
@@ -98,6 +99,7 @@ COMMENT ON TABLE idem_inflight IS
 COMMENT ON COLUMN idem_inflight.token IS 'The current owner''s fence; NULL when the attempt was released.';
 COMMENT ON COLUMN idem_inflight.failures IS 'Failed attempts and lost leases since the last new checkpoint.';
 COMMENT ON COLUMN idem_inflight.granted IS 'An operator granted one more attempt past the rule and max_attempts.';
+COMMENT ON COLUMN idem_inflight.announced IS 'That it waits for another attempt was announced on channel pg_idem.';
 COMMENT ON COLUMN idem_inflight.on_interrupt IS 'The rule in force when the attempt was claimed.';
 COMMENT ON COLUMN idem_inflight.session_pid IS 'With session_start: the database session to which the claim is bound.';
 

@@ -4,6 +4,7 @@
 #include "pg/compat.hpp"
 #include "pg/relations.hpp"
 #include "pg/settings.hpp"
+#include "pg/shared.hpp"
 #include "store/holdings.hpp"
 #include "store/policies.hpp"
 
@@ -19,6 +20,7 @@ void _PG_init(void) {
         idem::pg::init_relations();
         idem::store::init_policies();
         idem::store::init_holdings();
+        idem::pg::init_shared();
         return 0;
     });
 }

@@ -98,6 +98,10 @@ Decision decide(const SettledFacts* settled, const InflightFacts* inflight, cons
     return {Verdict::grant_first};
 }
 
+Decision decide_unattended(const InflightFacts& inflight, Time now) noexcept {
+    return decide_inflight(inflight, ClaimRequest{}, now);
+}
+
 OwnerVerdict judge_owner(const SettledFacts* settled, const InflightFacts* inflight, const Token& token, Time now,
                          bool kept) noexcept {
     if (inflight != nullptr) {

@@ -78,6 +78,9 @@ constexpr bool needs_lock(Verdict verdict) noexcept {
 Decision decide(const SettledFacts* settled, const InflightFacts* inflight, const ClaimRequest& request,
                 const Policy& policy, Time now) noexcept;
 
+// The same for an operation in flight that nobody asks for: what a claim with the right inputs would be answered.
+Decision decide_unattended(const InflightFacts& inflight, Time now) noexcept;
+
 enum class OwnerVerdict : std::uint8_t { current, not_owner, settled, in_review };
 
 // May the holder of `token` advance the operation? kept: its transaction has kept the key lock since an owner call

@@ -81,6 +81,18 @@ void init_settings() {
                                "argument: whatever is given; role: a role of the calling user; setting:NAME: the "
                                "value of that setting. Anything but argument needs shared_preload_libraries.",
                                &settings.account_from, "argument", PGC_SUSET, 0, check_account_from, nullptr, nullptr);
+    DefineCustomBoolVariable("pg_idem.worker", "Runs background workers that recover and forget operations.",
+                             "They need shared_preload_libraries.", &settings.worker, true, PGC_SIGHUP, 0, nullptr,
+                             nullptr, nullptr);
+    DefineCustomIntVariable("pg_idem.naptime", "Time between two passes of the workers over a database, at least.",
+                            "At most twelve of them where nothing is known to be due.", &settings.naptime, 5'000, 10,
+                            PG_INT32_MAX / 12, PGC_SIGHUP, GUC_UNIT_MS, nullptr, nullptr, nullptr);
+    DefineCustomIntVariable("pg_idem.batch_size", "Rows of each task in one pass, or one call of idem_maintain.",
+                            nullptr, &settings.batch_size, 1000, 1, 1'000'000, PGC_SIGHUP, 0, nullptr, nullptr,
+                            nullptr);
+    DefineCustomIntVariable("pg_idem.max_workers", "Most background workers at a time, besides the launcher.",
+                            "Handlers of interrupted operations leave one for maintenance.", &settings.max_workers, 3,
+                            1, 64, PGC_SIGHUP, 0, nullptr, nullptr, nullptr);
     DefineCustomStringVariable("pg_idem.test_now", "Replaces the clock, for tests.",
                                "A timestamp with time zone; empty: the real clock.", &settings.test_now, "", PGC_SUSET,
                                GUC_NOT_IN_SAMPLE, check_test_now, nullptr, nullptr);

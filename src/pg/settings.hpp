@@ -9,6 +9,10 @@ struct Settings {
     bool force_sync_commit = true;
     int idle_claim_timeout = 60'000;
     char* account_from = nullptr;
+    bool worker = true;
+    int naptime = 5'000;
+    int batch_size = 1000; // rows a task
+    int max_workers = 3;
     char* test_now = nullptr;
 
     // Without the preload: account_from was given by the client's connection, or is no rule. No account is permitted.

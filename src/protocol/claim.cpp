@@ -187,6 +187,7 @@ ClaimAnswer grant_with_lease(const Claiming& c, Look& l) {
     row.set(failures, Int32GetDatum(l.decision.failures));
     row.set(max_attempts, Int32GetDatum(c.policy.max_attempts));
     row.set(store::inflight::granted, BoolGetDatum(false));
+    row.set(announced, BoolGetDatum(false));
     row.set(token, store::uuid_datum(own));
     row.set_text(on_interrupt, store::rule_text(c.policy.on_interrupt));
     row.set_text(owner, c.call.owner ? *c.call.owner : pid_text(MyProcPid));

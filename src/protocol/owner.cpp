@@ -159,6 +159,7 @@ void end_attempt(store::InflightRow& row, const ReleaseCall& call, const core::P
     row.clear(token);
     row.clear(lease_expires_at);
     row.bind_to_session(false);
+    row.set(announced, BoolGetDatum(false));
     row.set(state_since, TimestampTzGetDatum(now));
     row.set_text(reason, call.error ? "error" : "released");
     if (call.error) {

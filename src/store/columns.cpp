@@ -36,6 +36,7 @@ constexpr pg::Column inflight_columns[] = {
     {"max_attempts", INT4OID, true},
     {"in_review", BOOLOID, true},
     {"granted", BOOLOID, true},
+    {"announced", BOOLOID, true},
     {"token", UUIDOID, false},
     {"lease", INTERVALOID, true},
     {"account", TEXTOID, true},

@@ -45,6 +45,7 @@ enum Field : int {
     max_attempts,
     in_review,
     granted,
+    announced,
     token,
     lease,
     account,

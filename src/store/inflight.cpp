@@ -68,6 +68,11 @@ void InflightRow::set_text(inflight::Field field, std::string_view value) {
 }
 
 void InflightRow::renew(core::Time now, core::Duration lease) {
+    if (DatumGetBool(values[inflight::announced])) { // it was over, and goes on all the same
+        set(inflight::announced, BoolGetDatum(false));
+        set(inflight::state_since, TimestampTzGetDatum(now));
+        clear(inflight::reason);
+    }
     facts.lease_expires_at = core::later(now, lease);
     set(inflight::lease_expires_at, TimestampTzGetDatum(facts.lease_expires_at));
 }
@@ -95,6 +100,7 @@ InflightRow new_inflight(const core::Identity& identity) {
     row.set(inflight::failures, Int32GetDatum(0));
     row.set(inflight::in_review, BoolGetDatum(false));
     row.set(inflight::granted, BoolGetDatum(false));
+    row.set(inflight::announced, BoolGetDatum(false));
     return row;
 }
 

@@ -32,7 +32,7 @@ struct InflightRow {
         values[field] = Datum{0};
         nulls[field] = true;
     }
-    // Ends at now + lease.
+    // In progress, until now + lease.
     void renew(core::Time now, core::Duration lease);
     void bind_to_session(bool bound); // to this one
 };
