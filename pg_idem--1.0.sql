@@ -323,6 +323,23 @@ CREATE FUNCTION idem_fingerprint(request jsonb, ignore text[] DEFAULT '{}')
 COMMENT ON FUNCTION idem_fingerprint(jsonb, text[]) IS
 'Version byte and SHA-256 of the request in canonical JSON (RFC 8785), numbers kept exact. ignore: JSON Pointers (RFC 6901) of what is left out.';
 
+CREATE FUNCTION idem_take(action text, lease interval, batch integer DEFAULT 1, owner text DEFAULT NULL,
+                          OUT account text, OUT key text, OUT request jsonb, OUT claim idem_claim_result)
+    RETURNS SETOF record
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pg_idem_take';
+COMMENT ON FUNCTION idem_take(text, interval, integer, text) IS
+'For pools and completers: claim up to batch interrupted operations of the action that are due, those that have waited longest first, skipping what others hold. request: as kept by the policy (keep_request), else NULL. Without any the answer has no rows.';
+
+-- ---------------------------------------------------------------------------------------------------------
+-- Workers
+-- ---------------------------------------------------------------------------------------------------------
+
+CREATE FUNCTION idem_maintain(max_rows integer DEFAULT NULL, OUT task text, OUT rows bigint)
+    RETURNS SETOF record
+    LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 7 AS 'MODULE_PATHNAME', 'pg_idem_maintain';
+COMMENT ON FUNCTION idem_maintain(integer) IS
+'What the background workers do, once, in this transaction: interrupted operations by their rule, expired payloads stripped, rows past forget_at deleted; at most max_rows a task (default pg_idem.batch_size). Again until every count is 0. For servers without the preload, from a scheduler.';
+
 -- ---------------------------------------------------------------------------------------------------------
 -- Nobody may call anything until granted.
 -- ---------------------------------------------------------------------------------------------------------
@@ -341,5 +358,6 @@ REVOKE ALL ON FUNCTION
     idem_once(text, text, text, jsonb, bytea),
     idem_once_batch(text, text, text[], bytea[]),
     idem_run(text, text, text, jsonb, regprocedure, interval, timestamptz, bytea),
-    idem_current(), idem_reject(jsonb, integer), idem_fingerprint(jsonb, text[])
+    idem_current(), idem_reject(jsonb, integer), idem_fingerprint(jsonb, text[]),
+    idem_take(text, interval, integer, text), idem_maintain(integer)
 FROM PUBLIC;

@@ -68,8 +68,17 @@ TupleDesc result_row_type(FunctionCallInfo fcinfo) {
 
 } // namespace
 
-Datum claim_result(FunctionCallInfo fcinfo, const protocol::ClaimAnswer& a) {
-    TupleDesc desc = result_row_type(fcinfo);
+Datum claim_result(FunctionCallInfo fcinfo, const protocol::ClaimAnswer& answer) {
+    return claim_row(result_row_type(fcinfo), answer);
+}
+
+TupleDesc claim_row_type(Oid type) {
+    TupleDesc desc = lookup_rowtype_tupdesc_copy(type, -1);
+    check_row_type(desc);
+    return desc;
+}
+
+Datum claim_row(TupleDesc desc, const protocol::ClaimAnswer& a) {
     Datum values[field::count] = {};
     bool nulls[field::count];
     for (bool& is_null : nulls) {

@@ -61,7 +61,7 @@ bool is_account_rule(const char* rule_) noexcept {
            (hash == std::string_view::npos || core::is_json_pointer(rest.substr(hash + 1)));
 }
 
-void check_account(std::string_view account) {
+bool is_account_permitted(std::string_view account) {
     if (settings.account_from_is_forged) {
         ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
                         errmsg("setting \"pg_idem.account_from\" was given by the client, or is not valid"),
@@ -69,11 +69,13 @@ void check_account(std::string_view account) {
     }
     const std::string_view rule = settings.account_from;
     if (rule == "argument") {
-        return;
+        return true;
     }
-    const bool permitted =
-        rule == "role" ? is_role_of_caller(account) : equals_setting(rule.substr(setting_prefix.size()), account);
-    if (!permitted) {
+    return rule == "role" ? is_role_of_caller(account) : equals_setting(rule.substr(setting_prefix.size()), account);
+}
+
+void check_account(std::string_view account) {
+    if (!is_account_permitted(account)) {
         raise_not_permitted();
     }
 }

@@ -163,12 +163,16 @@ void enter_extension(FunctionCallInfo fcinfo) {
     if (function == cache.function) {
         return;
     }
-    const Oid schema = get_func_namespace(function);
+    enter_schema(get_func_namespace(function));
+    cache.function = function;
+}
+
+void enter_schema(Oid schema) {
     if (schema != cache.schema) {
         forget_tables();
         cache.schema = schema;
     }
-    cache.function = function;
+    cache.function = InvalidOid;
 }
 
 namespace {

@@ -20,6 +20,9 @@ struct Column {
 // Remembers the extension's schema from the function being called. Every entry calls it first.
 void enter_extension(FunctionCallInfo fcinfo);
 
+// The same where no function of the extension is being called.
+void enter_schema(Oid schema);
+
 // OID of one of our tables. Raises 0A000 with a hint when it was altered in a way that direct access would skip:
 // trigger, row security, partitioning, added constraint, default, or generated column; a column missing.
 Oid table_oid(TableId id);

@@ -6,6 +6,10 @@
 #include "pg/compat.hpp"
 #include "pg/errors.hpp"
 
+extern "C" {
+#include "storage/bufmgr.h"
+}
+
 namespace idem::pg {
 
 namespace {
@@ -201,6 +205,49 @@ void delete_row(const Table& table, ItemPointer tid) {
         raise_changed_behind(table);
     }
     CommandCounterIncrement();
+}
+
+bool try_delete_row(const Table& table, ItemPointer tid) {
+    TM_FailureData failure;
+    const TM_Result done = table_tuple_delete(table.heap, tid, GetCurrentCommandId(true), SnapshotSelf, InvalidSnapshot,
+                                              false, &failure, false);
+    if (done != TM_Ok) {
+        return false;
+    }
+    CommandCounterIncrement();
+    return true;
+}
+
+HeapTuple row_at(const Table& table, ItemPointer tid) {
+    TupleTableSlot* slot = table_slot_create(table.heap, nullptr);
+    HeapTuple row =
+        table_tuple_fetch_row_version(table.heap, tid, SnapshotSelf, slot) ? ExecCopySlotHeapTuple(slot) : nullptr;
+    ExecDropSingleTupleTableSlot(slot);
+    return row;
+}
+
+BlockNumber block_count(const Table& table) {
+    return RelationGetNumberOfBlocks(table.heap);
+}
+
+BlockScan begin_block_scan(const Table& table, BlockNumber first, BlockNumber count) {
+    ItemPointerData from;
+    ItemPointerData to;
+    ItemPointerSet(&from, first, FirstOffsetNumber);
+    ItemPointerSet(&to, first + count - 1, MaxOffsetNumber);
+    BlockScan scan{};
+    scan.slot = table_slot_create(table.heap, nullptr);
+    scan.scan = table_beginscan_tidrange(table.heap, SnapshotSelf, &from, &to);
+    return scan;
+}
+
+bool next_row(BlockScan& scan) {
+    return table_scan_getnextslot_tidrange(scan.scan, ForwardScanDirection, scan.slot);
+}
+
+void end_block_scan(BlockScan& scan) {
+    table_endscan(scan.scan);
+    ExecDropSingleTupleTableSlot(scan.slot);
 }
 
 SpeculativeInserter::SpeculativeInserter(const Table& opened) : table(opened), writing(begin_writing(opened, true)) {}

@@ -49,6 +49,24 @@ void update_row(const Table& table, HeapTuple row, const Datum* values, const bo
 // The caller holds the key lock.
 void delete_row(const Table& table, ItemPointer tid);
 
+// The version at `tid` that SnapshotSelf sees, copied; nullptr: there is none any more. A TID found earlier in this
+// transaction names the same row still, or none, as long as a snapshot that is older than the finding is held: it keeps
+// the place from being used again.
+HeapTuple row_at(const Table& table, ItemPointer tid);
+
+// As delete_row, but without waiting, and no key lock is needed: the row lock decides. False: somebody else has it.
+bool try_delete_row(const Table& table, ItemPointer tid);
+
+// Rows of a range of blocks in physical order, as SnapshotSelf sees them. The slot's values point into the page.
+struct BlockScan {
+    TableScanDesc scan;
+    TupleTableSlot* slot;
+};
+BlockNumber block_count(const Table& table);
+BlockScan begin_block_scan(const Table& table, BlockNumber first, BlockNumber count);
+bool next_row(BlockScan& scan);
+void end_block_scan(BlockScan& scan);
+
 // What a direct insert or update into all indexes needs.
 struct Writing {
     EState* estate;

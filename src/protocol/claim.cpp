@@ -9,9 +9,9 @@
 #include "pg/durability.hpp"
 #include "pg/errors.hpp"
 #include "pg/key_lock.hpp"
-#include "pg/random.hpp"
 #include "pg/subtransaction.hpp"
 #include "protocol/by_rule.hpp"
+#include "protocol/grant.hpp"
 #include "protocol/limits.hpp"
 #include "store/datum.hpp"
 #include "store/holdings.hpp"
@@ -53,10 +53,6 @@ void look(const Claiming& c, Look& l, Reader read) {
     l.decision = core::decide(l.stored.settled_facts(), l.stored.inflight_facts(), c.call.request, c.policy, l.now);
 }
 
-std::string_view pid_text(int pid) {
-    return psprintf("%d", pid);
-}
-
 ClaimAnswer answer_settled(const store::SettledRow& row, bool with_payload) {
     ClaimAnswer a;
     a.attempt = row.attempt();
@@ -87,7 +83,7 @@ ClaimAnswer answer_locked(const Claiming& c, const Look& l) {
     }
     const pg::KeyLockHolder holder = pg::find_key_lock_holder(c.tag);
     if (holder.pid != 0) {
-        a.holder = pid_text(holder.pid);
+        a.holder = session_label(holder.pid);
     } else if (holder.held) {
         a.holder = "prepared transaction";
     }
@@ -140,17 +136,6 @@ struct varlena* copy_for_transaction(Jsonb* json) {
     return copy;
 }
 
-ClaimAnswer granted(int attempt, const store::InflightRow* previous) {
-    ClaimAnswer a;
-    a.outcome = attempt > 1 ? Answer::recovered : Answer::claimed;
-    a.attempt = attempt;
-    if (previous != nullptr) {
-        a.checkpoint = {previous->values[store::inflight::checkpoint], previous->nulls[store::inflight::checkpoint]};
-        a.progress = {previous->values[store::inflight::progress], previous->nulls[store::inflight::progress]};
-    }
-    return a;
-}
-
 // Transaction-scoped: nothing is written until it is settled; an interrupted attempt's row stays until then.
 ClaimAnswer grant_for_transaction(const Claiming& c, const Look& l) {
     const store::InflightRow* previous = l.stored.is_inflight ? &l.stored.inflight : nullptr;
@@ -164,67 +149,19 @@ ClaimAnswer grant_for_transaction(const Claiming& c, const Look& l) {
         holding.request = copy_for_transaction(c.call.request_json);
     }
     store::note_holding(c.call.identity, holding);
-    return granted(attempt, previous);
-}
-
-void fill_lease(const Claiming& c, store::InflightRow& row, core::Time now) {
-    using namespace store::inflight;
-    row.set(lease, IntervalPGetDatum(pg::interval_of(*c.call.lease)));
-    row.renew(now, *c.call.lease);
-    row.bind_to_session(c.call.session_bound);
-}
-
-ClaimAnswer grant_with_lease(const Claiming& c, Look& l) {
-    using namespace store::inflight;
-    const bool taken_over = l.stored.is_inflight;
-    store::InflightRow row = taken_over ? l.stored.inflight : store::new_inflight(c.call.identity);
-    const int attempt_number = row.attempt() + 1;
-    const core::Token own = c.call.request.token ? *c.call.request.token : pg::random_token();
-
-    row.set(claimed_at, TimestampTzGetDatum(l.now));
-    row.set(state_since, TimestampTzGetDatum(l.now));
-    row.set(attempt, Int32GetDatum(attempt_number));
-    row.set(failures, Int32GetDatum(l.decision.failures));
-    row.set(max_attempts, Int32GetDatum(c.policy.max_attempts));
-    row.set(store::inflight::granted, BoolGetDatum(false));
-    row.set(announced, BoolGetDatum(false));
-    row.set(token, store::uuid_datum(own));
-    row.set_text(on_interrupt, store::rule_text(c.policy.on_interrupt));
-    row.set_text(owner, c.call.owner ? *c.call.owner : pid_text(MyProcPid));
-    row.clear(due_at);
-    row.clear(reason);
-    fill_lease(c, row, l.now);
-    if (row.nulls[fingerprint] && c.call.request.fingerprint) {
-        row.set(fingerprint, store::bytea_datum(*c.call.request.fingerprint));
-    }
-    if (row.nulls[request] && c.policy.keep_request && c.call.request_json != nullptr) {
-        row.set(request, JsonbPGetDatum(c.call.request_json));
-    }
-
-    pg::require_durable_commit();
-    if (taken_over) {
-        store::update_inflight(row);
-    } else {
-        store::insert_inflight(row);
-    }
-    const store::Holding holding{store::HoldingState::leased, attempt_number, own, c.call.session_bound, true};
-    store::note_holding(c.call.identity, holding);
-
-    ClaimAnswer a = protocol::granted(attempt_number, taken_over ? &l.stored.inflight : nullptr);
-    a.token = own;
-    return a;
+    return granted_answer(attempt, previous);
 }
 
 // The current owner repeats its claim call: the same answer as before, and the lease renewed. A session-bound claim
 // now belongs to the calling session.
 ClaimAnswer repeat_answer(const Claiming& c, Look& l) {
     store::InflightRow& row = l.stored.inflight;
-    fill_lease(c, row, l.now);
+    fill_lease(c.call, row, l.now);
     pg::require_durable_commit();
     store::update_inflight(row);
     store::note_owner_call(c.call.identity,
                            {store::HoldingState::leased, row.attempt(), c.call.request.token, c.call.session_bound});
-    ClaimAnswer a = granted(row.attempt(), &row);
+    ClaimAnswer a = granted_answer(row.attempt(), &row);
     a.token = c.call.request.token;
     return a;
 }
@@ -235,7 +172,8 @@ ClaimAnswer carry_out(const Claiming& c, Look& l) {
     switch (l.decision.verdict) {
     case Verdict::grant_first:
     case Verdict::grant_next:
-        return c.call.lease ? grant_with_lease(c, l) : grant_for_transaction(c, l);
+        return c.call.lease ? grant_with_lease(c.call, c.policy, l.stored, l.decision.failures, l.now)
+                            : grant_for_transaction(c, l);
     case Verdict::repeat_answer:
         return repeat_answer(c, l);
     case Verdict::fail_by_rule: {

@@ -118,6 +118,16 @@ bool find_inflight(const core::Identity& identity, Snapshot snapshot, pg::Access
     return true;
 }
 
+void read_inflight(TupleTableSlot* slot, InflightRow& row) {
+    slot_getsomeattrs(slot, inflight::count);
+    row.tuple = nullptr;
+    for (int i = 0; i < inflight::count; i++) {
+        row.values[i] = slot->tts_values[i];
+        row.nulls[i] = slot->tts_isnull[i];
+    }
+    read_facts(row);
+}
+
 void insert_inflight(const InflightRow& row) {
     const pg::Table table = pg::open_table(pg::TableId::inflight, pg::Access::change);
     pg::insert_row(table, row.values, row.nulls, inflight::count);

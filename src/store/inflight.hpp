@@ -18,6 +18,7 @@ struct InflightRow {
     bool nulls[inflight::count];
     core::InflightFacts facts;
 
+    bool is_announced() const { return DatumGetBool(values[inflight::announced]); }
     int attempt() const { return DatumGetInt32(values[inflight::attempt]); }
     core::Time lease_expires_at() const { return facts.lease_expires_at; }
     core::Duration lease() const;
@@ -38,6 +39,9 @@ struct InflightRow {
 };
 
 bool find_inflight(const core::Identity& identity, Snapshot snapshot, pg::Access access, InflightRow& row);
+
+// From a scan: valid as long as the slot's row is.
+void read_inflight(TupleTableSlot* slot, InflightRow& row);
 
 // All under the key lock; a row to update or delete was found with Access::change.
 void insert_inflight(const InflightRow& row);

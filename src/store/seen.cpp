@@ -69,6 +69,24 @@ Seen SeenWriter::record(const core::Identity& identity, const core::Fingerprint&
     }
 }
 
+core::Time seen_forget_at(TupleTableSlot* slot) {
+    bool is_null = false;
+    return DatumGetTimestampTz(slot_getattr(slot, seen::forget_at + 1, &is_null));
+}
+
+SeenAt seen_at(const pg::Table& table, ItemPointer tid, const core::Identity& identity) {
+    HeapTuple tuple = pg::row_at(table, tid);
+    if (tuple == nullptr) {
+        return {};
+    }
+    SeenRow row;
+    pg::read_row(table, tuple, row.values, row.nulls, seen::count);
+    const bool same = view_of(row.values[seen::account]) == identity.account &&
+                      view_of(row.values[seen::action]) == identity.action &&
+                      view_of(row.values[seen::key]) == identity.key;
+    return {same, DatumGetTimestampTz(row.values[seen::forget_at])};
+}
+
 void SeenWriter::finish() {
     inserter.finish();
     pg::close_table(table);

@@ -26,4 +26,14 @@ private:
     core::Duration once_retention;
 };
 
+// From a scan: when the row may be deleted.
+core::Time seen_forget_at(TupleTableSlot* slot);
+
+// The row at `tid`, found by a scan in this transaction, if it is still that of `identity`.
+struct SeenAt {
+    bool exists = false;
+    core::Time forget_at = 0;
+};
+SeenAt seen_at(const pg::Table& table, ItemPointer tid, const core::Identity& identity);
+
 } // namespace idem::store

@@ -5,21 +5,63 @@
 
 namespace idem::store {
 
+namespace {
+
+void read(const pg::Table& table, SettledRow& row) {
+    pg::read_row(table, row.tuple, row.values, row.nulls, settled::count);
+    row.facts.expires_at = DatumGetTimestampTz(row.values[settled::expires_at]);
+    row.facts.forget_at = DatumGetTimestampTz(row.values[settled::forget_at]);
+    row.facts.stripped = DatumGetBool(row.values[settled::stripped]);
+    row.facts.fingerprint.reset();
+    if (!row.nulls[settled::fingerprint]) {
+        row.facts.fingerprint = view_of(row.values[settled::fingerprint]);
+    }
+}
+
+} // namespace
+
 bool find_settled(const core::Identity& identity, Snapshot snapshot, pg::Access access, SettledRow& row) {
     const pg::Table table = pg::open_table(pg::TableId::settled, access);
     row.tuple = pg::find_row(table, identity, snapshot);
     if (row.tuple != nullptr) {
-        pg::read_row(table, row.tuple, row.values, row.nulls, settled::count);
-        row.facts.expires_at = DatumGetTimestampTz(row.values[settled::expires_at]);
-        row.facts.forget_at = DatumGetTimestampTz(row.values[settled::forget_at]);
-        row.facts.stripped = DatumGetBool(row.values[settled::stripped]);
-        row.facts.fingerprint.reset();
-        if (!row.nulls[settled::fingerprint]) {
-            row.facts.fingerprint = view_of(row.values[settled::fingerprint]);
-        }
+        read(table, row);
     }
     pg::close_table(table);
     return row.tuple != nullptr;
+}
+
+bool read_settled_times(TupleTableSlot* slot, core::SettledFacts& facts) {
+    bool is_null = false;
+    auto column = [&](settled::Field field) { return slot_getattr(slot, field + 1, &is_null); };
+    facts.expires_at = DatumGetTimestampTz(column(settled::expires_at));
+    facts.forget_at = DatumGetTimestampTz(column(settled::forget_at));
+    facts.stripped = DatumGetBool(column(settled::stripped));
+    for (const settled::Field field : {settled::request, settled::result, settled::body, settled::body_bytes}) {
+        column(field);
+        if (!is_null) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool read_settled_at(const pg::Table& table, ItemPointer tid, const core::Identity& identity, SettledRow& row) {
+    row.tuple = pg::row_at(table, tid);
+    if (row.tuple == nullptr) {
+        return false;
+    }
+    read(table, row);
+    return view_of(row.values[settled::account]) == identity.account &&
+           view_of(row.values[settled::action]) == identity.action && view_of(row.values[settled::key]) == identity.key;
+}
+
+void strip(const pg::Table& table, SettledRow& row) {
+    row.values[settled::stripped] = BoolGetDatum(true);
+    for (const settled::Field field : {settled::request, settled::result, settled::body, settled::body_bytes}) {
+        row.nulls[field] = true;
+        row.values[field] = Datum{0};
+    }
+    pg::update_row(table, row.tuple, row.values, row.nulls, settled::count);
 }
 
 core::Time insert_settled(const core::Identity& identity, const Outcome& outcome, const core::Policy& policy,

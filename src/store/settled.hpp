@@ -17,9 +17,22 @@ struct SettledRow {
 
     bool succeeded() const { return DatumGetBool(values[settled::succeeded]); }
     int attempt() const { return DatumGetInt32(values[settled::attempt]); }
+    bool has_payload() const {
+        return !nulls[settled::request] || !nulls[settled::result] || !nulls[settled::body] ||
+               !nulls[settled::body_bytes];
+    }
 };
 
 bool find_settled(const core::Identity& identity, Snapshot snapshot, pg::Access access, SettledRow& row);
+
+// From a scan: the times of a row. True: it has a payload.
+bool read_settled_times(TupleTableSlot* slot, core::SettledFacts& facts);
+
+// The row at `tid`, found by a scan in this transaction, if it is still that of `identity`.
+bool read_settled_at(const pg::Table& table, ItemPointer tid, const core::Identity& identity, SettledRow& row);
+
+// Removes the payload; under the key lock.
+void strip(const pg::Table& table, SettledRow& row);
 
 // A value that may be NULL.
 struct Nullable {

@@ -1,0 +1,75 @@
+#include "protocol/grant.hpp"
+
+#include "pg/args.hpp"
+#include "pg/durability.hpp"
+#include "pg/random.hpp"
+#include "store/datum.hpp"
+#include "store/holdings.hpp"
+
+namespace idem::protocol {
+
+std::string_view session_label(int pid) {
+    return psprintf("%d", pid);
+}
+
+ClaimAnswer granted_answer(int attempt, const store::InflightRow* previous) {
+    ClaimAnswer a;
+    a.outcome = attempt > 1 ? Answer::recovered : Answer::claimed;
+    a.attempt = attempt;
+    if (previous != nullptr) {
+        a.checkpoint = {previous->values[store::inflight::checkpoint], previous->nulls[store::inflight::checkpoint]};
+        a.progress = {previous->values[store::inflight::progress], previous->nulls[store::inflight::progress]};
+    }
+    return a;
+}
+
+void fill_lease(const ClaimCall& call, store::InflightRow& row, core::Time now) {
+    using namespace store::inflight;
+    row.set(lease, IntervalPGetDatum(pg::interval_of(*call.lease)));
+    row.renew(now, *call.lease);
+    row.bind_to_session(call.session_bound);
+}
+
+ClaimAnswer grant_with_lease(const ClaimCall& call, const core::Policy& policy, store::Stored& stored,
+                             int failure_count, core::Time now) {
+    using namespace store::inflight;
+    const bool taken_over = stored.is_inflight;
+    store::InflightRow row = taken_over ? stored.inflight : store::new_inflight(call.identity);
+    const int attempt_number = row.attempt() + 1;
+    const core::Token own = call.request.token ? *call.request.token : pg::random_token();
+
+    row.set(claimed_at, TimestampTzGetDatum(now));
+    row.set(state_since, TimestampTzGetDatum(now));
+    row.set(attempt, Int32GetDatum(attempt_number));
+    row.set(failures, Int32GetDatum(failure_count));
+    row.set(max_attempts, Int32GetDatum(policy.max_attempts));
+    row.set(granted, BoolGetDatum(false));
+    row.set(announced, BoolGetDatum(false));
+    row.set(token, store::uuid_datum(own));
+    row.set_text(on_interrupt, store::rule_text(policy.on_interrupt));
+    row.set_text(owner, call.owner ? *call.owner : session_label(MyProcPid));
+    row.clear(due_at);
+    row.clear(reason);
+    fill_lease(call, row, now);
+    if (row.nulls[fingerprint] && call.request.fingerprint) {
+        row.set(fingerprint, store::bytea_datum(*call.request.fingerprint));
+    }
+    if (row.nulls[request] && policy.keep_request && call.request_json != nullptr) {
+        row.set(request, JsonbPGetDatum(call.request_json));
+    }
+
+    pg::require_durable_commit();
+    if (taken_over) {
+        store::update_inflight(row);
+    } else {
+        store::insert_inflight(row);
+    }
+    const store::Holding holding{store::HoldingState::leased, attempt_number, own, call.session_bound, true};
+    store::note_holding(call.identity, holding);
+
+    ClaimAnswer a = granted_answer(attempt_number, taken_over ? &stored.inflight : nullptr);
+    a.token = own;
+    return a;
+}
+
+} // namespace idem::protocol
