@@ -340,6 +340,25 @@ CREATE FUNCTION idem_maintain(max_rows integer DEFAULT NULL, OUT task text, OUT 
 COMMENT ON FUNCTION idem_maintain(integer) IS
 'What the background workers do, once, in this transaction: interrupted operations by their rule, expired payloads stripped, rows past forget_at deleted; at most max_rows a task (default pg_idem.batch_size). Again until every count is 0. For servers without the preload, from a scheduler.';
 
+CREATE FUNCTION idem_wake_workers() RETURNS boolean
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pg_idem_wake_workers';
+COMMENT ON FUNCTION idem_wake_workers() IS
+'The background workers look at this database as soon as this transaction commits. False: there are none (pg_idem is not in shared_preload_libraries).';
+
+CREATE FUNCTION idem_worker_databases(OUT datid oid, OUT worker_pid integer, OUT passes bigint,
+                                      OUT last_pass timestamptz, OUT last_ms double precision, OUT last_rows bigint,
+                                      OUT next_due timestamptz, OUT last_error text, OUT last_error_at timestamptz)
+    RETURNS SETOF record
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pg_idem_worker_databases';
+COMMENT ON FUNCTION idem_worker_databases() IS 'Behind idem_worker_status.';
+
+CREATE VIEW idem_worker_status AS
+    SELECT w.datid, d.datname AS database, w.worker_pid, w.passes, w.last_pass, w.last_ms, w.last_rows, w.next_due,
+           w.last_error, w.last_error_at
+      FROM idem_worker_databases() w LEFT JOIN pg_catalog.pg_database d ON d.oid OPERATOR(pg_catalog.=) w.datid;
+COMMENT ON VIEW idem_worker_status IS
+'How the workers'' passes went in each database that has the extension; without rows where pg_idem is not in shared_preload_libraries. worker_pid: of the pass that is running. next_due: when the next pass begins at the latest, as far as is known.';
+
 -- ---------------------------------------------------------------------------------------------------------
 -- Nobody may call anything until granted.
 -- ---------------------------------------------------------------------------------------------------------
@@ -359,5 +378,12 @@ REVOKE ALL ON FUNCTION
     idem_once_batch(text, text, text[], bytea[]),
     idem_run(text, text, text, jsonb, regprocedure, interval, timestamptz, bytea),
     idem_current(), idem_reject(jsonb, integer), idem_fingerprint(jsonb, text[]),
-    idem_take(text, interval, integer, text), idem_maintain(integer)
+    idem_take(text, interval, integer, text), idem_maintain(integer),
+    idem_wake_workers(), idem_worker_databases()
 FROM PUBLIC;
+
+GRANT SELECT ON idem_worker_status TO pg_monitor;
+GRANT EXECUTE ON FUNCTION idem_worker_databases() TO pg_monitor;
+
+-- Last: the workers look at this database when this has committed.
+SELECT idem_wake_workers();

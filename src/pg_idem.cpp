@@ -7,6 +7,8 @@
 #include "pg/shared.hpp"
 #include "store/holdings.hpp"
 #include "store/policies.hpp"
+#include "worker/registry.hpp"
+#include "worker/worker.hpp"
 
 extern "C" {
 
@@ -20,7 +22,9 @@ void _PG_init(void) {
         idem::pg::init_relations();
         idem::store::init_policies();
         idem::store::init_holdings();
+        idem::worker::init_registry();
         idem::pg::init_shared();
+        idem::worker::register_launcher();
         return 0;
     });
 }

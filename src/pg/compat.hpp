@@ -2,6 +2,9 @@
 // tests PG_VERSION_NUM.
 #pragma once
 
+#include <cstdint>
+#include <iterator>
+
 #include "pg/pg.hpp"
 
 extern "C" {
@@ -150,15 +153,23 @@ inline bool is_prepared(const VirtualTransactionId& vxid) {
            TransactionIdIsValid(TwoPhaseGetXidByVirtualXID(vxid, &more));
 }
 
+// 15.4: a database whose DROP was interrupted has this connection limit.
+inline constexpr int32 invalid_database = -2;
+
 // 17: extensions name their wait events.
-inline uint32 claim_wait_event() {
+enum class Wait : std::uint8_t { claim, launcher, sweep_rest, handler_start };
+inline uint32 wait_event(Wait wait) {
 #if PG_VERSION_NUM >= 170000
-    static uint32 event = 0;
-    if (event == 0) {
-        event = WaitEventExtensionNew("PgIdemClaim");
+    static constexpr const char* names[] = {"PgIdemClaim", "PgIdemLauncherMain", "PgIdemSweepRest",
+                                            "PgIdemHandlerStart"};
+    static uint32 events[std::size(names)] = {};
+    const int i = static_cast<int>(wait);
+    if (events[i] == 0) {
+        events[i] = WaitEventExtensionNew(names[i]);
     }
-    return event;
+    return events[i];
 #else
+    (void)wait;
     return PG_WAIT_EXTENSION;
 #endif
 }

@@ -1,3 +1,5 @@
+#include <cstring>
+
 #include "pg/errors.hpp"
 
 extern "C" {
@@ -5,6 +7,13 @@ extern "C" {
 }
 
 namespace idem::pg {
+
+void copy_message(char* to, std::size_t size, const char* message) {
+    const int all = static_cast<int>(std::strlen(message));
+    const int bytes = pg_mbcliplen(message, all, static_cast<int>(size) - 1);
+    std::memcpy(to, message, static_cast<std::size_t>(bytes));
+    to[bytes] = '\0';
+}
 
 int errdetail_identity(const core::Identity& identity) {
     const int shown =

@@ -19,6 +19,9 @@ inline constexpr int errcode_mismatch = MAKE_SQLSTATE('I', 'D', 'M', '0', '9');
 inline constexpr int errcode_in_review = MAKE_SQLSTATE('I', 'D', 'M', '1', '0');
 inline constexpr int errcode_already_claimed = MAKE_SQLSTATE('I', 'D', 'M', '1', '2');
 
+// Copies a message, cut at a whole character.
+void copy_message(char* to, std::size_t size, const char* message);
+
 // Names the operation, as errdetail() does.
 int errdetail_identity(const core::Identity& identity);
 

@@ -47,6 +47,21 @@ ExtensionState lock_extension() {
     return ExtensionState::locked;
 }
 
+AsOwner::AsOwner() {
+    GetUserIdAndSecContext(&user, &context);
+    HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(table_oid(TableId::inflight)));
+    if (!HeapTupleIsValid(tuple)) {
+        elog(ERROR, "table of pg_idem has vanished");
+    }
+    const Oid owner = reinterpret_cast<const FormData_pg_class*>(GETSTRUCT(tuple))->relowner;
+    ReleaseSysCache(tuple);
+    SetUserIdAndSecContext(owner, context | SECURITY_RESTRICTED_OPERATION);
+}
+
+void AsOwner::done() const {
+    SetUserIdAndSecContext(user, context);
+}
+
 void wait_for_extension_lock() {
     const Oid extension = get_extension_oid(extension_name, false);
     LockDatabaseObject(ExtensionRelationId, extension, 0, ShareUpdateExclusiveLock);

@@ -14,6 +14,18 @@ enum class ExtensionState : std::uint8_t { absent, busy, locked };
 // busy: somebody else has it.
 ExtensionState lock_extension();
 
+// Whoever owns the extension's tables, for the rest of the transaction, with restricted rights: an index that somebody
+// added may call functions of its owner.
+class AsOwner {
+public:
+    AsOwner();
+    void done() const; // before the transaction is committed; an error undoes it by itself
+
+private:
+    Oid user = InvalidOid;
+    int context = 0;
+};
+
 // The same lock for a function of the extension that is running, waiting for it like any other.
 void wait_for_extension_lock();
 

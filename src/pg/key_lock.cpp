@@ -131,7 +131,8 @@ KeyLockHolder find_key_lock_holder(const LOCKTAG& tag) {
 }
 
 void pause_ms(long ms) {
-    (void)WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, ms, compat::claim_wait_event());
+    (void)WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, ms,
+                    compat::wait_event(compat::Wait::claim));
     ResetLatch(MyLatch);
     CHECK_FOR_INTERRUPTS();
 }

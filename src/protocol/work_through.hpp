@@ -26,7 +26,7 @@ inline bool stops_everything(int sqlstate) {
 
 inline void note_bad_row(Counts& counts, const core::Identity& identity, const ErrorData* error) {
     counts.bad++;
-    strlcpy(counts.last_error, error->message, sizeof(counts.last_error));
+    pg::copy_message(counts.last_error, sizeof(counts.last_error), error->message);
     ereport(WARNING, (errcode(error->sqlerrcode), errmsg("could not deal with an operation: %s", error->message),
                       pg::errdetail_identity(identity)));
 }

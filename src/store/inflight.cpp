@@ -3,8 +3,10 @@
 #include "store/inflight.hpp"
 
 #include "pg/args.hpp"
+#include "pg/clock.hpp"
 #include "pg/session.hpp"
 #include "store/datum.hpp"
+#include "worker/registry.hpp"
 
 namespace idem::store {
 
@@ -128,13 +130,29 @@ void read_inflight(TupleTableSlot* slot, InflightRow& row) {
     read_facts(row);
 }
 
+namespace {
+
+// The workers look at it when its lease ends, or when it may be tried again.
+void tell_workers(const InflightRow& row) {
+    if (DatumGetBool(row.values[inflight::in_review]) || DatumGetBool(row.values[inflight::announced])) {
+        return;
+    }
+    const inflight::Field due = row.nulls[inflight::token] ? inflight::due_at : inflight::lease_expires_at;
+    const bool bound = !row.nulls[inflight::session_pid]; // and nothing tells when a session ends
+    worker::note_due(bound || row.nulls[due] ? pg::now() : DatumGetTimestampTz(row.values[due]));
+}
+
+} // namespace
+
 void insert_inflight(const InflightRow& row) {
+    tell_workers(row);
     const pg::Table table = pg::open_table(pg::TableId::inflight, pg::Access::change);
     pg::insert_row(table, row.values, row.nulls, inflight::count);
     pg::close_table(table);
 }
 
 void update_inflight(const InflightRow& row) {
+    tell_workers(row);
     const pg::Table table = pg::open_table(pg::TableId::inflight, pg::Access::change);
     pg::update_row(table, row.tuple, row.values, row.nulls, inflight::count);
     pg::close_table(table);

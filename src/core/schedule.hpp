@@ -1,0 +1,42 @@
+// When the workers look at a database again.
+#pragma once
+
+#include <algorithm>
+
+#include "core/time.hpp"
+
+namespace idem::core {
+
+// Nothing tells of what COMMIT PREPARED, a restore or logical replication brings: a database that has the extension is
+// looked at after so many naps at the latest.
+inline constexpr int most_naps = 12;
+
+// A walk around a table rests for so many times as long as it took: it costs at most a twentieth of one processor.
+inline constexpr int rest_factor = 19;
+
+// When the next pass begins. due: when something is, as far as is known. last: when the last pass began. The passes
+// keep a nap between them, unless the last one left work undone.
+constexpr Time next_pass(Time due, Time last, Duration nap, bool left_work) noexcept {
+    if (left_work) {
+        return last;
+    }
+    return std::clamp(due, later(last, nap), later(last, most_naps * nap));
+}
+
+// When the next walk around a table begins. ended, spent: of the last one; soonest: when the first of the rows that it
+// saw is due. (Rows that came later may be due before that: hence not too late either.)
+constexpr Time next_walk(Time ended, Duration spent, Time soonest, Duration nap) noexcept {
+    const Duration rest = rest_factor * std::max<Duration>(spent, 0);
+    return std::clamp(soonest, later(ended, rest), later(ended, std::max(rest, most_naps * nap)));
+}
+
+// A time on one clock as the other one will show it: pg_idem.test_now may stand still, the launcher's clock does not.
+constexpr Time translate(Time time, Time now_there, Time now_here) noexcept {
+    if (time >= end_of_time) {
+        return end_of_time;
+    }
+    const Duration left = between(time, now_there);
+    return left <= 0 ? now_here : later(now_here, left);
+}
+
+} // namespace idem::core

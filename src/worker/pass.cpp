@@ -1,0 +1,181 @@
+#include <algorithm>
+
+#include "core/schedule.hpp"
+#include "worker/pass.hpp"
+
+#include "pg/background.hpp"
+#include "pg/clock.hpp"
+#include "pg/compat.hpp"
+#include "pg/errors.hpp"
+#include "pg/extension.hpp"
+#include "pg/settings.hpp"
+#include "protocol/pass.hpp"
+
+extern "C" {
+#include "pgstat.h"
+}
+
+namespace idem::worker {
+
+namespace {
+
+// A worker goes after so long, and is started again if there is more to do: somebody may wait for the database to have
+// no connections (DROP DATABASE, CREATE DATABASE ... TEMPLATE wait for 5 seconds).
+constexpr core::Duration recover_for = core::second;
+constexpr core::Duration settled_until = core::second * 16 / 10;
+constexpr core::Duration longest_pass = 2 * core::second;
+
+constexpr std::uint32_t blocks_a_step = 256;
+constexpr core::Duration longest_rest = 100'000;
+
+using Step = void (*)(core::Circle&, const protocol::StepLimits&, protocol::Counts&);
+
+enum class Outcome : std::uint8_t { done, absent, busy, failed };
+
+struct Pass {
+    PassStatus& status;
+    core::Time started = GetCurrentTimestamp();
+    core::Duration nap = core::Duration{pg::settings.naptime} * 1000;
+    core::Time due = core::end_of_time; // by the real clock
+    bool absent = false;
+    int64 rows = 0;
+
+    bool is_over(core::Duration limit) const { return core::between(GetCurrentTimestamp(), started) >= limit; }
+    void saw_due(core::Time at) { due = std::min(due, at); }
+    void note_error(const char* message) {
+        pg::copy_message(status.last_error, sizeof(status.last_error), message);
+        status.last_error_at = GetCurrentTimestamp();
+    }
+};
+
+// An error that ended a transaction: reported, noted, survived.
+void survive_error(Pass& pass) {
+    MemoryContextSwitchTo(TopMemoryContext);
+    HOLD_INTERRUPTS();
+    ErrorData* error = CopyErrorData();
+    pass.note_error(error->message);
+    FreeErrorData(error);
+    EmitErrorReport();
+    FlushErrorState();
+    AbortCurrentTransaction();
+    RESUME_INTERRUPTS();
+}
+
+// One step in a transaction of its own.
+Outcome in_transaction(Pass& pass, Step step, core::Circle& circle, core::Time& soonest) {
+    volatile Outcome outcome = Outcome::failed;
+    const core::Circle before = circle;
+    protocol::Counts counts;
+    PG_TRY();
+    {
+        SetCurrentStatementStartTimestamp();
+        StartTransactionCommand();
+        PushActiveSnapshot(GetTransactionSnapshot());
+        const pg::ExtensionState state = pg::lock_extension();
+        if (state == pg::ExtensionState::locked) {
+            const pg::AsOwner owner;
+            step(circle, {PG_INT32_MAX, blocks_a_step, pass.nap}, counts);
+            soonest = core::translate(circle.soonest, pg::now(), GetCurrentTimestamp());
+            owner.done();
+        }
+        PopActiveSnapshot();
+        CommitTransactionCommand();
+        outcome = state == pg::ExtensionState::locked   ? Outcome::done
+                  : state == pg::ExtensionState::absent ? Outcome::absent
+                                                        : Outcome::busy;
+    }
+    PG_CATCH();
+    {
+        survive_error(pass);
+        circle = before;
+    }
+    PG_END_TRY();
+    if (outcome == Outcome::done) {
+        pass.rows += counts.total();
+        if (counts.bad > 0) {
+            pass.note_error(counts.last_error);
+        }
+    }
+    pg::reload_configuration();
+    CHECK_FOR_INTERRUPTS();
+    return outcome;
+}
+
+// What a step says about the rest of the walk. True: go on.
+bool go_on(Pass& pass, Outcome outcome) {
+    if (outcome == Outcome::done) {
+        return true;
+    }
+    pass.absent = outcome == Outcome::absent;
+    pass.saw_due(core::later(GetCurrentTimestamp(), pass.nap));
+    return false;
+}
+
+// Every pass looks at all that is in flight: that table is small.
+void recover(Pass& pass) {
+    core::Circle circle;
+    core::Time soonest = core::end_of_time;
+    do {
+        if (!go_on(pass, in_transaction(pass, protocol::recover_some, circle, soonest))) {
+            return;
+        }
+        if (pass.is_over(recover_for)) {
+            pass.status.left_work = pass.status.left_work || !circle.is_closed();
+            break;
+        }
+    } while (!circle.is_closed());
+    pass.saw_due(soonest);
+}
+
+// The large tables are walked around at leisure, over several passes.
+void sweep(Pass& pass, Step step, Walk& walk, core::Duration until) {
+    if (walk.circle.is_closed() && GetCurrentTimestamp() < walk.rest_until) {
+        pass.saw_due(walk.rest_until);
+        return;
+    }
+    for (;;) {
+        const core::Time began = GetCurrentTimestamp();
+        core::Time soonest = core::end_of_time;
+        if (!go_on(pass, in_transaction(pass, step, walk.circle, soonest))) {
+            return;
+        }
+        const core::Time ended = GetCurrentTimestamp();
+        const core::Duration took = core::between(ended, began);
+        walk.spent += took;
+        if (walk.circle.is_closed()) {
+            walk.rest_until = core::next_walk(ended, walk.spent, soonest, pass.nap);
+            walk.spent = 0;
+            pass.saw_due(walk.rest_until);
+            return;
+        }
+        if (pass.is_over(until)) {
+            pass.status.left_work = true;
+            return;
+        }
+        // Half of the time is for the others.
+        pg::sleep_until(core::later(ended, std::min(took, longest_rest)),
+                        pg::compat::wait_event(pg::compat::Wait::sweep_rest));
+    }
+}
+
+} // namespace
+
+bool run_pass(PassStatus& status) {
+    Pass pass{status};
+    status.left_work = false;
+    pgstat_report_activity(STATE_RUNNING, "pg_idem: recovering interrupted operations");
+    recover(pass);
+    if (!pass.absent) {
+        pgstat_report_activity(STATE_RUNNING, "pg_idem: forgetting settled operations");
+        sweep(pass, protocol::sweep_settled_some, status.settled, settled_until);
+        pgstat_report_activity(STATE_RUNNING, "pg_idem: forgetting messages of consumers");
+        sweep(pass, protocol::sweep_seen_some, status.seen, longest_pass);
+    }
+    status.passes++;
+    status.last_took = core::between(GetCurrentTimestamp(), pass.started);
+    status.last_rows = pass.rows;
+    status.next_due = pass.due;
+    return !pass.absent;
+}
+
+} // namespace idem::worker
