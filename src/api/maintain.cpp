@@ -7,6 +7,7 @@
 #include "pg/extension.hpp"
 #include "pg/settings.hpp"
 #include "protocol/pass.hpp"
+#include "worker/call.hpp"
 
 namespace idem::api {
 
@@ -16,7 +17,7 @@ using protocol::Task;
 
 // Where the last call of this session stopped.
 struct Circles {
-    core::Circle inflight, settled, seen;
+    core::Circle inflight, calls, settled, seen;
 };
 constinit Circles circles;
 
@@ -44,6 +45,7 @@ Datum maintain(FunctionCallInfo fcinfo) {
     pg::wait_for_extension_lock();
     protocol::Counts counts;
     go_around(circles.inflight, protocol::recover_some, max_rows, counts);
+    go_around(circles.calls, worker::call_some, max_rows, counts);
     go_around(circles.settled, protocol::sweep_settled_some, max_rows, counts);
     go_around(circles.seen, protocol::sweep_seen_some, max_rows, counts);
 

@@ -9,11 +9,13 @@
 
 extern "C" {
 #include "access/twophase.h"
+#include "postmaster/bgworker.h"
 #include "storage/proc.h"
 #include "storage/procarray.h"
 #include "storage/sinvaladt.h"
 #include "utils/backend_status.h"
 #include "utils/guc_tables.h"
+#include "utils/regproc.h"
 #include "utils/wait_event.h"
 }
 
@@ -151,6 +153,22 @@ inline bool is_prepared(const VirtualTransactionId& vxid) {
     bool more = false;
     return VirtualTransactionIdIsRecoveredPreparedXact(vxid) ||
            TransactionIdIsValid(TwoPhaseGetXidByVirtualXID(vxid, &more));
+}
+
+// 17: a background worker may connect as a role that has no LOGIN.
+#if PG_VERSION_NUM >= 170000
+inline constexpr uint32 bypass_role_login_check = BGWORKER_BYPASS_ROLELOGINCHECK;
+#else
+inline constexpr uint32 bypass_role_login_check = 0;
+#endif
+
+// 16: an error context.
+inline List* qualified_name(const char* text) {
+#if PG_VERSION_NUM >= 160000
+    return stringToQualifiedNameList(text, nullptr);
+#else
+    return stringToQualifiedNameList(text);
+#endif
 }
 
 // 15.4: a database whose DROP was interrupted has this connection limit.

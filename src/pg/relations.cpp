@@ -167,6 +167,10 @@ void enter_extension(FunctionCallInfo fcinfo) {
     cache.function = function;
 }
 
+Oid current_schema() {
+    return cache.schema;
+}
+
 void enter_schema(Oid schema) {
     if (schema != cache.schema) {
         forget_tables();

@@ -22,6 +22,7 @@ void enter_extension(FunctionCallInfo fcinfo);
 
 // The same where no function of the extension is being called.
 void enter_schema(Oid schema);
+Oid current_schema();
 
 // OID of one of our tables. Raises 0A000 with a hint when it was altered in a way that direct access would skip:
 // trigger, row security, partitioning, added constraint, default, or generated column; a column missing.

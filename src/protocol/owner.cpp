@@ -6,21 +6,17 @@
 #include "pg/durability.hpp"
 #include "pg/errors.hpp"
 #include "pg/key_lock.hpp"
+#include "protocol/attempt.hpp"
 #include "protocol/limits.hpp"
 #include "store/datum.hpp"
 #include "store/holdings.hpp"
 #include "store/policies.hpp"
-
-extern "C" {
-#include "mb/pg_wchar.h"
-}
 
 namespace idem::protocol {
 
 namespace {
 
 constexpr long renew_wait_ms = 100;
-constexpr int max_error_bytes = 8000;
 
 // A refused owner call with a token: the transaction can never commit, whatever catches the error.
 [[noreturn]] void refuse(const core::Identity& identity, core::OwnerVerdict verdict) {
@@ -152,26 +148,6 @@ SettledTimes settle_in_transaction(const SettleCall& call, const store::Holding&
     pg::raise_not_claimed(identity);
 }
 
-// The state of an attempt that ends without an outcome.
-void end_attempt(store::InflightRow& row, const ReleaseCall& call, const core::Policy& policy, core::Time now) {
-    using namespace store::inflight;
-    core::Duration delay = 0;
-    row.clear(token);
-    row.clear(lease_expires_at);
-    row.bind_to_session(false);
-    row.set(announced, BoolGetDatum(false));
-    row.set(state_since, TimestampTzGetDatum(now));
-    row.set_text(reason, call.error ? "error" : "released");
-    if (call.error) {
-        const int failed = row.facts.failures + 1;
-        row.set(failures, Int32GetDatum(failed));
-        const int bytes = pg_mbcliplen(call.error->data(), static_cast<int>(call.error->size()), max_error_bytes);
-        row.set_text(last_error, call.error->substr(0, static_cast<std::size_t>(bytes)));
-        delay = core::backoff(policy, failed);
-    }
-    row.set(due_at, TimestampTzGetDatum(core::later(now, call.retry_after.value_or(delay))));
-}
-
 } // namespace
 
 SettledTimes settle(const SettleCall& call) {
@@ -215,7 +191,7 @@ bool release(const ReleaseCall& call) {
         return false;
     }
     const core::Policy policy = store::policy_for(call.identity.action);
-    end_attempt(owned.row(), call, policy, owned.now);
+    end_attempt(owned.row(), {call.error, call.retry_after}, policy, owned.now);
     pg::require_durable_commit();
     store::update_inflight(owned.row());
     note_owner_call(call.identity, *token, owned, store::HoldingState::released);

@@ -31,6 +31,12 @@ struct Counts {
     }
 };
 
+// What became of one candidate.
+struct Done {
+    enum Kind : std::uint8_t { nothing, busy, changed } kind = nothing;
+    Task task{};
+};
+
 struct StepLimits {
     int rows;             // change at most so many
     std::uint32_t blocks; // see at most so many

@@ -56,41 +56,51 @@ void announce(store::InflightRow& row, core::Time now) {
 
 Done recover(const store::Candidate& candidate) {
     const core::Identity identity = candidate.identity.get();
-    if (store::find_holding(identity) != nullptr) {
-        return {Done::busy}; // this very transaction advances it
+    UnderLock locked;
+    Done done;
+    if (!lock_and_decide(identity, needs_recovery, locked, done)) {
+        return done;
     }
-    const LOCKTAG tag = pg::key_lock_tag(identity);
-    if (!pg::try_key_lock(tag)) {
-        return {Done::busy};
-    }
-    store::Stored stored;
-    store::read_stored(identity, stored);
-    const core::Time now = pg::now();
-    store::InflightRow& row = stored.inflight;
-    core::Decision decision{Verdict::review};
-    if (stored.is_inflight) {
-        decision = core::decide_unattended(row.facts, now);
-    }
-    if (!stored.is_inflight || !needs_recovery(row, decision)) {
-        pg::release_key_lock(tag);
-        return {};
-    }
-    switch (decision.verdict) {
+    store::InflightRow& row = locked.stored.inflight;
+    switch (locked.decision.verdict) {
     case Verdict::fail_by_rule:
-        fail_by_rule(identity, row, store::policy_for(identity.action), now);
+        fail_by_rule(identity, row, store::policy_for(identity.action), locked.now);
         return {Done::changed, Task::failed};
     case Verdict::review_by_rule:
-        review_by_rule(row, decision.failures, now);
+        review_by_rule(row, locked.decision.failures, locked.now);
         pg::notify(identity.action, "review");
         return {Done::changed, Task::review};
     default:
-        announce(row, now);
+        announce(row, locked.now);
         pg::notify(identity.action, "interrupted");
         return {Done::changed, Task::interrupted};
     }
 }
 
 } // namespace
+
+bool lock_and_decide(const core::Identity& identity, bool (*wanted)(const store::InflightRow&, const core::Decision&),
+                     UnderLock& locked, Done& done) {
+    done = {Done::busy};
+    if (store::find_holding(identity) != nullptr) {
+        return false; // this very transaction advances it
+    }
+    const LOCKTAG tag = pg::key_lock_tag(identity);
+    if (!pg::try_key_lock(tag)) {
+        return false;
+    }
+    store::read_stored(identity, locked.stored);
+    locked.now = pg::now();
+    if (locked.stored.is_inflight) {
+        locked.decision = core::decide_unattended(locked.stored.inflight.facts, locked.now);
+        if (wanted(locked.stored.inflight, locked.decision)) {
+            return true;
+        }
+    }
+    pg::release_key_lock(tag);
+    done = {};
+    return false;
+}
 
 core::Time next_look(const store::InflightRow& row, const core::Decision& decision, core::Time now) {
     if (decision.verdict != Verdict::in_progress) {

@@ -91,27 +91,44 @@ bool run_in_subtransaction(Frame& frame, Oid handler, Jsonb* request, store::Nul
     return error == nullptr;
 }
 
-} // namespace
-
-ClaimAnswer run(const ClaimCall& call, Oid handler) {
+void check_call(Oid handler, const Jsonb* request) {
     const bool strict = check_handler(handler);
-    if (strict && call.request_json == nullptr) {
+    if (strict && request == nullptr) {
         ereport(ERROR,
                 (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("request must not be NULL for a STRICT handler")));
     }
-    ClaimAnswer answer = claim(call);
-    if (!answer.is_granted()) {
-        return answer;
-    }
-    Frame frame{call.identity, *answer.attempt, nullptr, CurrentMemoryContext};
+}
+
+// What the handler makes of the operation.
+SettleCall call_for_outcome(const core::Identity& identity, int attempt, Oid handler, Jsonb* request) {
+    Frame frame{identity, attempt, nullptr, CurrentMemoryContext};
     SettleCall settlement;
-    settlement.identity = call.identity;
-    settlement.succeeded = run_in_subtransaction(frame, handler, call.request_json, settlement.result);
+    settlement.identity = identity;
+    settlement.succeeded = run_in_subtransaction(frame, handler, request, settlement.result);
     if (!settlement.succeeded) {
         settlement.status = {Int32GetDatum(frame.status), false};
         settlement.result = {frame.result == nullptr ? Datum{0} : JsonbPGetDatum(frame.result),
                              frame.result == nullptr};
     }
+    return settlement;
+}
+
+} // namespace
+
+void drive(const core::Identity& identity, const core::Token& token, int attempt, Oid handler, Jsonb* request) {
+    check_call(handler, request);
+    SettleCall settlement = call_for_outcome(identity, attempt, handler, request);
+    settlement.token = token;
+    settle(settlement);
+}
+
+ClaimAnswer run(const ClaimCall& call, Oid handler) {
+    check_call(handler, call.request_json);
+    ClaimAnswer answer = claim(call);
+    if (!answer.is_granted()) {
+        return answer;
+    }
+    const SettleCall settlement = call_for_outcome(call.identity, *answer.attempt, handler, call.request_json);
     const SettledTimes times = settle(settlement);
 
     ClaimAnswer outcome;

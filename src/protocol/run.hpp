@@ -9,6 +9,10 @@ namespace idem::protocol {
 // `handler`: OID of a function (jsonb) returning jsonb that the caller may execute.
 ClaimAnswer run(const ClaimCall& call, Oid handler);
 
+// Runs `handler` for a leased claim of an earlier transaction and settles it, in this transaction. Raises what the
+// handler raises, but for a rejection, which is recorded; IDM02, IDM04, IDM06, IDM10.
+void drive(const core::Identity& identity, const core::Token& token, int attempt, Oid handler, Jsonb* request);
+
 // The operation of the innermost handler that is running; false: none is.
 bool find_running(core::Identity& identity, int& attempt);
 

@@ -12,11 +12,6 @@
 
 namespace idem::protocol {
 
-struct Done {
-    enum Kind : std::uint8_t { nothing, busy, changed } kind = nothing;
-    Task task{};
-};
-
 // Errors that are nobody's fault in particular: the step ends with them.
 inline bool stops_everything(int sqlstate) {
     const int category = ERRCODE_TO_CATEGORY(sqlstate);

@@ -85,7 +85,10 @@ void InflightRow::bind_to_session(bool bound) {
         clear(inflight::session_start);
         return;
     }
-    const pg::SessionId session = pg::this_session();
+    bind_to_session(pg::this_session());
+}
+
+void InflightRow::bind_to_session(const pg::SessionId& session) {
     set(inflight::session_pid, Int32GetDatum(session.pid));
     set(inflight::session_start, TimestampTzGetDatum(session.start));
 }

@@ -6,6 +6,7 @@
 
 #include "core/decide.hpp"
 #include "core/identity.hpp"
+#include "pg/session.hpp"
 #include "pg/table.hpp"
 #include "store/columns.hpp"
 
@@ -36,6 +37,7 @@ struct InflightRow {
     // In progress, until now + lease.
     void renew(core::Time now, core::Duration lease);
     void bind_to_session(bool bound); // to this one
+    void bind_to_session(const pg::SessionId& session);
 };
 
 bool find_inflight(const core::Identity& identity, Snapshot snapshot, pg::Access access, InflightRow& row);

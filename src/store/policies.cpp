@@ -157,6 +157,37 @@ const core::Policy& policy_for(std::string_view action) {
     return entry.policy;
 }
 
+Handler handler_for(std::string_view action) {
+    const pg::Table table = pg::open_table(pg::TableId::policies, pg::Access::look);
+    Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
+    Handler handler;
+    for (const std::string_view row : {action, all_others}) {
+        HeapTuple tuple = pg::find_row_by_text(table, row, snapshot);
+        if (tuple == nullptr) {
+            continue;
+        }
+        const Columns columns(table.heap, tuple);
+        auto take = [&](const char* name, const char*& value) {
+            const auto text = columns.text(name);
+            if (value == nullptr && text) {
+                value = pnstrdup(text->data(), text->size()); // empty: none, where '*' sets something
+            }
+        };
+        take("handler", handler.function);
+        take("handler_role", handler.role);
+    }
+    UnregisterSnapshot(snapshot);
+    pg::close_table(table);
+    auto none_if_empty = [](const char*& value) {
+        if (value != nullptr && value[0] == '\0') {
+            value = nullptr;
+        }
+    };
+    none_if_empty(handler.function);
+    none_if_empty(handler.role);
+    return handler;
+}
+
 void init_policies() {
     CacheRegisterRelcacheCallback(on_relation_change, Datum{0});
 }

@@ -11,6 +11,13 @@ namespace idem::store {
 // REPEATABLE READ transaction cannot leave an old policy in the cache for the life of its session.
 const core::Policy& policy_for(std::string_view action);
 
+// The handler of on_interrupt = call, in memory of the current context; nullptr: none. Not cached: it is rarely asked.
+struct Handler {
+    const char* function = nullptr;
+    const char* role = nullptr;
+};
+Handler handler_for(std::string_view action);
+
 // Registers the cache's invalidation; from _PG_init.
 void init_policies();
 

@@ -10,6 +10,7 @@
 #include "pg/extension.hpp"
 #include "pg/settings.hpp"
 #include "protocol/pass.hpp"
+#include "worker/call.hpp"
 
 extern "C" {
 #include "pgstat.h"
@@ -127,6 +128,22 @@ void recover(Pass& pass) {
     pass.saw_due(soonest);
 }
 
+// Handlers are started one in a transaction: each start takes a while.
+void call_handlers(Pass& pass) {
+    core::Circle circle;
+    core::Time soonest = core::end_of_time;
+    do {
+        if (!go_on(pass, in_transaction(pass, call_some, circle, soonest))) {
+            return;
+        }
+        if (pass.is_over(recover_for)) {
+            pass.saw_due(core::later(GetCurrentTimestamp(), pass.nap));
+            break;
+        }
+    } while (!circle.is_closed());
+    pass.saw_due(soonest);
+}
+
 // The large tables are walked around at leisure, over several passes.
 void sweep(Pass& pass, Step step, Walk& walk, core::Duration until) {
     if (walk.circle.is_closed() && GetCurrentTimestamp() < walk.rest_until) {
@@ -166,6 +183,7 @@ bool run_pass(PassStatus& status) {
     pgstat_report_activity(STATE_RUNNING, "pg_idem: recovering interrupted operations");
     recover(pass);
     if (!pass.absent) {
+        call_handlers(pass);
         pgstat_report_activity(STATE_RUNNING, "pg_idem: forgetting settled operations");
         sweep(pass, protocol::sweep_settled_some, status.settled, settled_until);
         pgstat_report_activity(STATE_RUNNING, "pg_idem: forgetting messages of consumers");

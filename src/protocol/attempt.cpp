@@ -1,0 +1,34 @@
+#include "protocol/attempt.hpp"
+
+extern "C" {
+#include "mb/pg_wchar.h"
+}
+
+namespace idem::protocol {
+
+namespace {
+
+constexpr int max_error_bytes = 8000;
+
+} // namespace
+
+void end_attempt(store::InflightRow& row, const AttemptEnd& end, const core::Policy& policy, core::Time now) {
+    using namespace store::inflight;
+    core::Duration delay = 0;
+    row.clear(token);
+    row.clear(lease_expires_at);
+    row.bind_to_session(false);
+    row.set(announced, BoolGetDatum(false));
+    row.set(state_since, TimestampTzGetDatum(now));
+    row.set_text(reason, end.error ? "error" : "released");
+    if (end.error) {
+        const int failed = row.facts.failures + 1;
+        row.set(failures, Int32GetDatum(failed));
+        const int bytes = pg_mbcliplen(end.error->data(), static_cast<int>(end.error->size()), max_error_bytes);
+        row.set_text(last_error, end.error->substr(0, static_cast<std::size_t>(bytes)));
+        delay = core::backoff(policy, failed);
+    }
+    row.set(due_at, TimestampTzGetDatum(core::later(now, end.retry_after.value_or(delay))));
+}
+
+} // namespace idem::protocol

@@ -1,0 +1,203 @@
+// A handler worker: connected as the policy's handler_role, it runs the handler of one interrupted operation. See
+// README.md.
+#include <cstring>
+
+#include "pg/entry.hpp"
+
+#include "pg/background.hpp"
+#include "pg/compat.hpp"
+#include "pg/errors.hpp"
+#include "pg/extension.hpp"
+#include "protocol/owner.hpp"
+#include "protocol/run.hpp"
+#include "store/operation.hpp"
+#include "worker/handler_job.hpp"
+#include "worker/registry.hpp"
+
+extern "C" {
+#include "parser/parse_func.h"
+#include "pgstat.h"
+#include "storage/dsm.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/proc.h"
+#include "storage/procarray.h"
+#include "utils/regproc.h"
+#include "utils/timeout.h"
+}
+
+namespace idem::worker {
+
+namespace {
+
+constexpr int grace_ms = 10'000; // between the cancellation of a handler and the end of its process
+
+constinit HandlerJob* job = nullptr;
+constinit volatile sig_atomic_t timed_out = 0;
+
+void leave(int, Datum) {
+    if (pg_atomic_exchange_u32(&job->is_counted, 0) == 1) {
+        uncount_handler();
+    }
+}
+
+// The lease is over: the handler is cancelled; if it catches that and goes on, its process ends.
+void on_timeout() {
+    if (timed_out != 0) {
+        ProcDiePending = true;
+    } else {
+        QueryCancelPending = true;
+    }
+    timed_out = 1;
+    InterruptPending = true;
+    SetLatch(MyLatch);
+}
+
+void connect(Datum argument) {
+    dsm_segment* segment = dsm_attach(DatumGetUInt32(argument));
+    if (segment == nullptr) {
+        proc_exit(0); // the starter has gone
+    }
+    job = static_cast<HandlerJob*>(dsm_segment_address(segment));
+    before_shmem_exit(leave, Datum{0});
+    BackgroundWorkerInitializeConnectionByOid(job->database, job->role, pg::compat::bypass_role_login_check);
+    job->session = pg::this_session();
+    pg_write_barrier();
+    pg_atomic_write_u32(&job->is_ready, 1);
+    PGPROC* starter = BackendPidGetProc(job->starter);
+    if (starter != nullptr) {
+        SetLatch(&starter->procLatch);
+    }
+}
+
+void begin() {
+    SetCurrentStatementStartTimestamp();
+    StartTransactionCommand();
+    PushActiveSnapshot(GetTransactionSnapshot());
+    pg::enter_schema(job->schema);
+}
+
+void commit() {
+    PopActiveSnapshot();
+    CommitTransactionCommand();
+}
+
+[[noreturn]] void raise_no_handler(const char* function) {
+    ereport(ERROR, (errcode(ERRCODE_UNDEFINED_FUNCTION), errmsg("handler \"%s\" does not exist", function),
+                    errhint("Name a function (jsonb) that returns jsonb, with its schema, in idem_policies.")));
+    pg_unreachable();
+}
+
+// Nothing but the schema that the policy names is searched.
+Oid find_handler() {
+    char* name = pstrdup(job->function);
+    if (char* arguments = std::strchr(name, '(')) {
+        *arguments = '\0';
+    }
+    List* parts = pg::compat::qualified_name(name);
+    if (list_length(parts) != 2) {
+        raise_no_handler(job->function);
+    }
+    const Oid argument = JSONBOID;
+    const Oid function = LookupFuncName(parts, 1, &argument, true);
+    if (!OidIsValid(function)) {
+        raise_no_handler(job->function);
+    }
+    return function;
+}
+
+// Runs `work` in a transaction. An error ends it, is reported, and returned in memory of the process.
+template <typename Work>
+ErrorData* in_transaction(Work work) {
+    MemoryContext context = TopMemoryContext;
+    ErrorData* volatile error = nullptr;
+    PG_TRY();
+    {
+        begin();
+        work();
+        commit();
+    }
+    PG_CATCH();
+    {
+        MemoryContextSwitchTo(context);
+        disable_timeout(USER_TIMEOUT, false);
+        HOLD_INTERRUPTS();
+        error = CopyErrorData();
+        EmitErrorReport();
+        FlushErrorState();
+        AbortCurrentTransaction();
+        RESUME_INTERRUPTS();
+    }
+    PG_END_TRY();
+    return error;
+}
+
+Jsonb* request_of(const core::Identity& identity) {
+    store::Stored stored;
+    store::look_at_stored(identity, stored);
+    const bool has_request = stored.is_inflight && !stored.inflight.nulls[store::inflight::request];
+    return has_request ? DatumGetJsonbP(stored.inflight.values[store::inflight::request]) : nullptr;
+}
+
+void run_handler() {
+    const core::Identity identity = job->identity.get();
+    const Oid function = find_handler();
+    Jsonb* request = request_of(identity);
+    enable_timeout_every(USER_TIMEOUT, core::later(GetCurrentTimestamp(), job->lease), grace_ms);
+    protocol::drive(identity, job->token, job->attempt, function, request);
+}
+
+// The attempt counts as failed, unless somebody else has advanced the operation meanwhile.
+void note_failure(const char* message) {
+    protocol::ReleaseCall call;
+    call.identity = job->identity.get();
+    call.token = job->token;
+    call.error = message;
+    (void)protocol::release(call);
+}
+
+void handle() {
+    CHECK_FOR_INTERRUPTS();
+    ErrorData* error = in_transaction([] { XactLockTableWait(job->xid, nullptr, nullptr, XLTW_None); });
+    if (error != nullptr) {
+        return;
+    }
+    // Whether the starter's transaction has committed, and the attempt is still ours.
+    bool ours = false;
+    error = in_transaction([&] {
+        store::Stored stored;
+        store::look_at_stored(job->identity.get(), stored);
+        ours = stored.is_inflight && stored.inflight.facts.token == job->token;
+    });
+    if (error != nullptr || !ours) {
+        return;
+    }
+    error = in_transaction(run_handler);
+    disable_timeout(USER_TIMEOUT, false);
+    if (error == nullptr) {
+        return;
+    }
+    const char* message = timed_out != 0 ? "handler was canceled at the end of its lease" : error->message;
+    QueryCancelPending = false; // came too late
+    (void)in_transaction([message] { note_failure(message); });
+}
+
+} // namespace
+
+} // namespace idem::worker
+
+extern "C" {
+
+PGDLLEXPORT void pg_idem_handler_main(Datum argument);
+
+void pg_idem_handler_main(Datum argument) {
+    idem::pg::accept_signals();
+    RegisterTimeout(USER_TIMEOUT, idem::worker::on_timeout);
+    idem::pg::guarded([argument] {
+        idem::worker::connect(argument);
+        pgstat_report_activity(STATE_RUNNING, "pg_idem: handler of an interrupted operation");
+        idem::worker::handle();
+        return 0;
+    });
+}
+}

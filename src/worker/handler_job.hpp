@@ -1,0 +1,38 @@
+// What the starter of a handler worker and that worker tell each other, in a segment of shared memory of their own:
+// so it works without the preload too.
+#pragma once
+
+#include "core/decide.hpp"
+#include "core/identity.hpp"
+#include "pg/session.hpp"
+
+#include "pg/pg.hpp"
+
+extern "C" {
+#include "port/atomics.h"
+}
+
+namespace idem::worker {
+
+struct HandlerJob {
+    // From the starter.
+    Oid database;
+    Oid role;
+    Oid schema;        // of the extension
+    int starter;       // process ID
+    TransactionId xid; // the attempt is there, or not, when this transaction has ended
+    core::StoredIdentity identity;
+    core::Token token;
+    int attempt;
+    core::Duration lease;
+    char function[2 * NAMEDATALEN + 64];
+
+    // From the worker.
+    pg_atomic_uint32 is_ready; // it has connected as the role; `session` is set
+    pg::SessionId session;
+
+    // Whoever takes it takes the handler off the count of those that run.
+    pg_atomic_uint32 is_counted;
+};
+
+} // namespace idem::worker

@@ -1,0 +1,86 @@
+#include <algorithm>
+
+#include "worker/handler_start.hpp"
+
+#include "pg/background.hpp"
+#include "pg/compat.hpp"
+#include "pg/relations.hpp"
+#include "pg/settings.hpp"
+#include "worker/handler_job.hpp"
+#include "worker/registry.hpp"
+
+extern "C" {
+#include "storage/dsm.h"
+#include "storage/latch.h"
+}
+
+namespace idem::worker {
+
+namespace {
+
+constexpr core::Duration longest_start = 10 * core::second;
+
+void fill_job(HandlerJob& job, const HandlerStart& start) {
+    job.database = MyDatabaseId;
+    job.role = start.role;
+    job.schema = pg::current_schema();
+    job.starter = MyProcPid;
+    job.xid = GetTopTransactionId();
+    job.identity = core::StoredIdentity(start.identity);
+    job.token = start.token;
+    job.attempt = start.attempt;
+    job.lease = start.lease;
+    strlcpy(job.function, start.function, sizeof(job.function));
+    pg_atomic_init_u32(&job.is_ready, 0);
+    pg_atomic_init_u32(&job.is_counted, 1);
+}
+
+// False: it has gone, or does not come.
+bool wait_until_ready(HandlerJob& job, BackgroundWorkerHandle* handle) {
+    const core::Time give_up = core::later(GetCurrentTimestamp(), longest_start);
+    while (pg_atomic_read_u32(&job.is_ready) == 0) {
+        pid_t pid = 0;
+        const BgwHandleStatus status = GetBackgroundWorkerPid(handle, &pid);
+        if (status == BGWH_STOPPED || status == BGWH_POSTMASTER_DIED || GetCurrentTimestamp() >= give_up) {
+            TerminateBackgroundWorker(handle);
+            return false;
+        }
+        const core::Time next = core::later(GetCurrentTimestamp(), core::second);
+        pg::sleep_until(std::min(next, give_up), pg::compat::wait_event(pg::compat::Wait::handler_start));
+    }
+    pg_read_barrier();
+    return true;
+}
+
+} // namespace
+
+Started start_handler(const HandlerStart& start, pg::SessionId& session) {
+    if (!try_count_handler(std::max(1, pg::settings.max_workers - 1))) {
+        return Started::no_room;
+    }
+    dsm_segment* segment = dsm_create(sizeof(HandlerJob), DSM_CREATE_NULL_IF_MAXSEGMENTS);
+    if (segment == nullptr) {
+        uncount_handler();
+        return Started::no_room;
+    }
+    auto& job = *static_cast<HandlerJob*>(dsm_segment_address(segment));
+    fill_job(job, start);
+    const Datum argument = UInt32GetDatum(dsm_segment_handle(segment));
+    BackgroundWorker worker =
+        pg::describe_worker("pg_idem_handler_main", "pg_idem handler", argument, pg::Restart::never);
+    BackgroundWorkerHandle* handle = nullptr;
+    if (!RegisterDynamicBackgroundWorker(&worker, &handle)) {
+        uncount_handler();
+        dsm_detach(segment);
+        return Started::no_room;
+    }
+    const bool ready = wait_until_ready(job, handle);
+    session = job.session;
+    if (!ready && pg_atomic_exchange_u32(&job.is_counted, 0) == 1) {
+        uncount_handler();
+    }
+    dsm_detach(segment);
+    return ready ? Started::yes : Started::failed;
+}
+
+} // namespace idem::worker

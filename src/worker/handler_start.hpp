@@ -1,0 +1,29 @@
+// Starting the handler of an interrupted operation in a worker of its own.
+#pragma once
+
+#include "core/decide.hpp"
+#include "core/identity.hpp"
+#include "pg/pg.hpp"
+#include "pg/session.hpp"
+
+namespace idem::worker {
+
+struct HandlerStart {
+    core::Identity identity;
+    core::Token token;
+    int attempt;
+    core::Duration lease;
+    Oid role;
+    const char* function;
+};
+
+enum class Started : std::uint8_t {
+    yes,     // connected as the role, and waiting for this transaction to commit; its session is known
+    no_room, // as many workers run as may
+    failed,  // it went again before it was connected; the server's log says why
+};
+
+// Waits until it is connected. If this transaction is rolled back, it goes without having done anything.
+Started start_handler(const HandlerStart& start, pg::SessionId& session);
+
+} // namespace idem::worker
