@@ -134,7 +134,7 @@ ErrorData* in_transaction(Work work) {
 
 Jsonb* request_of(const core::Identity& identity) {
     store::Stored stored;
-    store::look_at_stored(identity, stored);
+    store::read_stored_mvcc(identity, stored);
     const bool has_request = stored.is_inflight && !stored.inflight.nulls[store::inflight::request];
     return has_request ? DatumGetJsonbP(stored.inflight.values[store::inflight::request]) : nullptr;
 }
@@ -166,7 +166,7 @@ void handle() {
     bool ours = false;
     error = in_transaction([&] {
         store::Stored stored;
-        store::look_at_stored(job->identity.get(), stored);
+        store::read_stored_mvcc(job->identity.get(), stored);
         ours = stored.is_inflight && stored.inflight.facts.token == job->token;
     });
     if (error != nullptr || !ours) {

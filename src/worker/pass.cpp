@@ -65,7 +65,7 @@ void survive_error(Pass& pass) {
 // One step in a transaction of its own.
 Outcome in_transaction(Pass& pass, Step step, core::Circle& circle, core::Time& soonest) {
     volatile Outcome outcome = Outcome::failed;
-    const core::Circle before = circle;
+    const core::Circle before = circle; // also where an error ends the step
     protocol::Counts counts;
     PG_TRY();
     {
@@ -89,6 +89,7 @@ Outcome in_transaction(Pass& pass, Step step, core::Circle& circle, core::Time& 
     {
         survive_error(pass);
         circle = before;
+        circle.step(PG_UINT32_MAX); // past a block that cannot be read, block by block
     }
     PG_END_TRY();
     if (outcome == Outcome::done) {
@@ -112,35 +113,15 @@ bool go_on(Pass& pass, Outcome outcome) {
     return false;
 }
 
-// Every pass looks at all that is in flight: that table is small.
-void recover(Pass& pass) {
-    core::Circle circle;
+// Every pass looks at all that is in flight, of which there is not much; else the next pass goes on at once.
+void recover(Pass& pass, Step step, core::Circle& circle) {
     core::Time soonest = core::end_of_time;
     do {
-        if (!go_on(pass, in_transaction(pass, protocol::recover_some, circle, soonest))) {
+        if (!go_on(pass, in_transaction(pass, step, circle, soonest))) {
             return;
         }
-        if (pass.is_over(recover_for)) {
-            pass.status.left_work = pass.status.left_work || !circle.is_closed();
-            break;
-        }
-    } while (!circle.is_closed());
-    pass.saw_due(soonest);
-}
-
-// Handlers are started one in a transaction: each start takes a while.
-void call_handlers(Pass& pass) {
-    core::Circle circle;
-    core::Time soonest = core::end_of_time;
-    do {
-        if (!go_on(pass, in_transaction(pass, call_some, circle, soonest))) {
-            return;
-        }
-        if (pass.is_over(recover_for)) {
-            pass.saw_due(core::later(GetCurrentTimestamp(), pass.nap));
-            break;
-        }
-    } while (!circle.is_closed());
+    } while (!circle.is_closed() && !pass.is_over(recover_for));
+    pass.status.left_work = pass.status.left_work || !circle.is_closed();
     pass.saw_due(soonest);
 }
 
@@ -181,9 +162,9 @@ bool run_pass(PassStatus& status) {
     Pass pass{status};
     status.left_work = false;
     pgstat_report_activity(STATE_RUNNING, "pg_idem: recovering interrupted operations");
-    recover(pass);
+    recover(pass, protocol::recover_some, status.inflight);
     if (!pass.absent) {
-        call_handlers(pass);
+        recover(pass, call_some, status.calls);
         pgstat_report_activity(STATE_RUNNING, "pg_idem: forgetting settled operations");
         sweep(pass, protocol::sweep_settled_some, status.settled, settled_until);
         pgstat_report_activity(STATE_RUNNING, "pg_idem: forgetting messages of consumers");

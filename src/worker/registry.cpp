@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <span>
 
 #include "core/schedule.hpp"
 #include "worker/registry.hpp"
@@ -36,6 +37,7 @@ struct Registry {
     pg_atomic_uint32 launcher_pid;
     pg_atomic_uint64 planned;
     pg_atomic_uint32 handlers;
+    pg_atomic_uint32 slots_used; // those behind have never been used
     Job jobs[max_jobs];
     Slot slots[max_databases];
 };
@@ -52,6 +54,7 @@ void init(void* area) {
     pg_atomic_init_u32(&fresh->launcher_pid, 0);
     pg_atomic_init_u64(&fresh->planned, core::end_of_time);
     pg_atomic_init_u32(&fresh->handlers, 0);
+    pg_atomic_init_u32(&fresh->slots_used, 0);
     for (Job& job : fresh->jobs) {
         pg_atomic_init_u32(&job.state, static_cast<uint32>(JobState::free));
     }
@@ -63,8 +66,12 @@ void init(void* area) {
 
 const pg::SharedArea area{"pg_idem registry", size, init, reinterpret_cast<void**>(&registry)};
 
+std::span<Slot> slots() {
+    return {registry->slots, pg_atomic_read_u32(&registry->slots_used)};
+}
+
 Slot* find_slot(Oid database) {
-    for (Slot& slot : registry->slots) {
+    for (Slot& slot : slots()) {
         if (pg_atomic_read_u32(&slot.database) == database) {
             return &slot;
         }
@@ -72,11 +79,31 @@ Slot* find_slot(Oid database) {
     return nullptr;
 }
 
+// That of this session's database, remembered between calls.
+Slot* find_own_slot() {
+    static constinit Slot* own = nullptr;
+    if (own == nullptr || pg_atomic_read_u32(&own->database) != MyDatabaseId) {
+        own = find_slot(MyDatabaseId);
+    }
+    return own;
+}
+
+// Under the lock. nullptr: full.
+Slot* find_free_slot() {
+    Slot* slot = find_slot(InvalidOid);
+    const uint32 used = pg_atomic_read_u32(&registry->slots_used);
+    if (slot == nullptr && used < max_databases) {
+        slot = &registry->slots[used];
+        pg_atomic_write_u32(&registry->slots_used, used + 1);
+    }
+    return slot;
+}
+
 // Under the lock. nullptr: full.
 Slot* find_or_add_slot(Oid database) {
     Slot* slot = find_slot(database);
     if (slot == nullptr) {
-        slot = find_slot(InvalidOid);
+        slot = find_free_slot();
         if (slot == nullptr) {
             return nullptr;
         }
@@ -127,7 +154,7 @@ void tell() {
         wake_launcher();
         return;
     }
-    Slot* slot = find_slot(MyDatabaseId);
+    Slot* slot = find_own_slot();
     if (slot != nullptr && lower(&slot->told_due, told.due) &&
         static_cast<uint64>(told.due) < pg_atomic_read_u64(&registry->planned)) {
         wake_launcher();
@@ -188,7 +215,7 @@ void publish_plan(core::Time planned) {
 int list_databases(Database* databases, int room) {
     int count = 0;
     LWLockAcquire(pg::shared_lock(), LW_SHARED);
-    for (Slot& slot : registry->slots) {
+    for (Slot& slot : slots()) {
         const Oid oid = pg_atomic_read_u32(&slot.database);
         if (OidIsValid(oid) && count < room) {
             const auto told_due = static_cast<core::Time>(pg_atomic_read_u64(&slot.told_due));
@@ -216,7 +243,7 @@ void forget_database(Oid database, Unless unless) {
 
 void start_over() {
     LWLockAcquire(pg::shared_lock(), LW_EXCLUSIVE);
-    for (Slot& slot : registry->slots) {
+    for (Slot& slot : slots()) {
         slot.status.settled.rest_until = 0;
         slot.status.seen.rest_until = 0;
         slot.status.left_work = true;
@@ -311,7 +338,7 @@ int read_status(StatusRow* rows, int room) {
     }
     int count = 0;
     LWLockAcquire(pg::shared_lock(), LW_SHARED);
-    for (Slot& slot : registry->slots) {
+    for (Slot& slot : slots()) {
         const Oid oid = pg_atomic_read_u32(&slot.database);
         if (OidIsValid(oid) && count < room) {
             rows[count++] = {oid, slot.worker_pid, slot.status};

@@ -29,6 +29,8 @@ struct PassStatus {
     bool left_work = false;
     char last_error[256] = {};
     core::Time last_error_at = 0;
+    core::Circle inflight; // closed, unless the last pass ran out of time
+    core::Circle calls;
     Walk settled;
     Walk seen;
 };
