@@ -11,7 +11,8 @@ namespace idem::core {
 // looked at after so many naps at the latest.
 inline constexpr int most_naps = 12;
 
-// A walk around a table rests for so many times as long as it took: it costs at most a twentieth of one processor.
+// After a walk around a table follows a rest so many times as long as the looking took: looking in vain costs at most a
+// twentieth of one processor. (What is found must be dealt with anyway.)
 inline constexpr int rest_factor = 19;
 
 // When the next pass begins. due: when something is, as far as is known. last: when the last pass began. The passes
@@ -23,10 +24,10 @@ constexpr Time next_pass(Time due, Time last, Duration nap, bool left_work) noex
     return std::clamp(due, later(last, nap), later(last, most_naps * nap));
 }
 
-// When the next walk around a table begins. ended, spent: of the last one; soonest: when the first of the rows that it
-// saw is due. (Rows that came later may be due before that: hence not too late either.)
-constexpr Time next_walk(Time ended, Duration spent, Time soonest, Duration nap) noexcept {
-    const Duration rest = rest_factor * std::max<Duration>(spent, 0);
+// When the next walk around a table begins. ended, looked_for: of the last one; soonest: when the first of the rows
+// that it saw is due. (Rows that came later may be due before that: hence not too late either.)
+constexpr Time next_walk(Time ended, Duration looked_for, Time soonest, Duration nap) noexcept {
+    const Duration rest = rest_factor * std::max<Duration>(looked_for, 0);
     return std::clamp(soonest, later(ended, rest), later(ended, std::max(rest, most_naps * nap)));
 }
 

@@ -18,8 +18,9 @@ inline constexpr const char* task_names[task_count] = {"interrupted", "failed", 
 
 struct Counts {
     int64 rows[task_count] = {};
-    int64 bad = 0;             // rows that could not be dealt with
-    char last_error[256] = {}; // of the last such row
+    int64 bad = 0;              // rows that could not be dealt with
+    char last_error[256] = {};  // of the last such row
+    core::Duration looking = 0; // time taken to find out what is due
 
     void add(Task task) { rows[static_cast<int>(task)]++; }
     int64 total() const {

@@ -88,8 +88,10 @@ void sweep(pg::TableId id, store::Judge judge, core::Circle& circle, const StepL
     const pg::Table table = pg::open_table(id, pg::Access::change);
     const core::Time now = pg::now();
     store::begin_circle(table, circle);
+    const core::Time began = GetCurrentTimestamp();
     const store::Candidates found =
         store::walk(table, id, circle, std::min(limits.rows, rows_a_step), limits.blocks, judge, now);
+    counts.looking += core::between(GetCurrentTimestamp(), began);
     work_through(table, circle, limits, now, found, counts,
                  [&](const store::Candidate& candidate) { return work(table, candidate); });
     pg::close_table(table);

@@ -63,10 +63,9 @@ void survive_error(Pass& pass) {
 }
 
 // One step in a transaction of its own.
-Outcome in_transaction(Pass& pass, Step step, core::Circle& circle, core::Time& soonest) {
+Outcome in_transaction(Pass& pass, Step step, core::Circle& circle, core::Time& soonest, protocol::Counts& counts) {
     volatile Outcome outcome = Outcome::failed;
     const core::Circle before = circle; // also where an error ends the step
-    protocol::Counts counts;
     PG_TRY();
     {
         SetCurrentStatementStartTimestamp();
@@ -117,7 +116,8 @@ bool go_on(Pass& pass, Outcome outcome) {
 void recover(Pass& pass, Step step, core::Circle& circle) {
     core::Time soonest = core::end_of_time;
     do {
-        if (!go_on(pass, in_transaction(pass, step, circle, soonest))) {
+        protocol::Counts counts;
+        if (!go_on(pass, in_transaction(pass, step, circle, soonest, counts))) {
             return;
         }
     } while (!circle.is_closed() && !pass.is_over(recover_for));
@@ -134,15 +134,15 @@ void sweep(Pass& pass, Step step, Walk& walk, core::Duration until) {
     for (;;) {
         const core::Time began = GetCurrentTimestamp();
         core::Time soonest = core::end_of_time;
-        if (!go_on(pass, in_transaction(pass, step, walk.circle, soonest))) {
+        protocol::Counts counts;
+        if (!go_on(pass, in_transaction(pass, step, walk.circle, soonest, counts))) {
             return;
         }
         const core::Time ended = GetCurrentTimestamp();
-        const core::Duration took = core::between(ended, began);
-        walk.spent += took;
+        walk.looked_for += counts.looking;
         if (walk.circle.is_closed()) {
-            walk.rest_until = core::next_walk(ended, walk.spent, soonest, pass.nap);
-            walk.spent = 0;
+            walk.rest_until = core::next_walk(ended, walk.looked_for, soonest, pass.nap);
+            walk.looked_for = 0;
             pass.saw_due(walk.rest_until);
             return;
         }
@@ -151,7 +151,7 @@ void sweep(Pass& pass, Step step, Walk& walk, core::Duration until) {
             return;
         }
         // Half of the time is for the others.
-        pg::sleep_until(core::later(ended, std::min(took, longest_rest)),
+        pg::sleep_until(core::later(ended, std::min(core::between(ended, began), longest_rest)),
                         pg::compat::wait_event(pg::compat::Wait::sweep_rest));
     }
 }

@@ -133,6 +133,13 @@ bool lower(pg_atomic_uint64* told, core::Time due) {
     return false;
 }
 
+// At once, and everywhere in the tables.
+void start_over(PassStatus& status) {
+    status.left_work = true;
+    status.settled.start_over();
+    status.seen.start_over();
+}
+
 // What this transaction tells when it commits. Forgotten in the end, also by a rollback to a savepoint only then: the
 // launcher then looks in vain once.
 struct Told {
@@ -147,7 +154,7 @@ void tell() {
         LWLockAcquire(pg::shared_lock(), LW_EXCLUSIVE);
         Slot* slot = find_or_add_slot(MyDatabaseId);
         if (slot != nullptr) {
-            slot->status.left_work = true; // so that it is looked at without a nap
+            start_over(slot->status);
             pg_atomic_write_u64(&slot->told_due, 0);
         }
         LWLockRelease(pg::shared_lock());
@@ -244,9 +251,7 @@ void forget_database(Oid database, Unless unless) {
 void start_over() {
     LWLockAcquire(pg::shared_lock(), LW_EXCLUSIVE);
     for (Slot& slot : slots()) {
-        slot.status.settled.rest_until = 0;
-        slot.status.seen.rest_until = 0;
-        slot.status.left_work = true;
+        start_over(slot.status);
     }
     LWLockRelease(pg::shared_lock());
 }
@@ -274,10 +279,8 @@ void end_pass(const PassStatus& status) {
     if (slot != nullptr) {
         const bool again = slot->status.left_work;
         slot->status = status;
-        if (again) { // start_over() came meanwhile
-            slot->status.left_work = true;
-            slot->status.settled.rest_until = 0;
-            slot->status.seen.rest_until = 0;
+        if (again) { // this was told meanwhile
+            start_over(slot->status);
         }
     }
     LWLockRelease(pg::shared_lock());

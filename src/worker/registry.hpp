@@ -15,8 +15,14 @@ namespace idem::worker {
 // A walk around a table over several passes.
 struct Walk {
     core::Circle circle;
-    core::Duration spent = 0;  // so far on this circle
-    core::Time rest_until = 0; // the next circle does not begin before; by the real clock
+    core::Duration looked_for = 0; // time taken by looking for what is due, so far on this circle
+    core::Time rest_until = 0;     // the next circle does not begin before; by the real clock
+
+    // Around once more, beginning here.
+    void start_over() {
+        circle.left = 0;
+        rest_until = 0;
+    }
 };
 
 // How the passes over a database went.
