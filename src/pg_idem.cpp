@@ -7,6 +7,7 @@
 #include "pg/shared.hpp"
 #include "store/holdings.hpp"
 #include "store/policies.hpp"
+#include "store/statistics.hpp"
 #include "worker/registry.hpp"
 #include "worker/worker.hpp"
 
@@ -22,6 +23,7 @@ void _PG_init(void) {
         idem::pg::init_relations();
         idem::store::init_policies();
         idem::store::init_holdings();
+        idem::store::init_statistics();
         idem::worker::init_registry();
         idem::pg::init_shared();
         idem::worker::register_launcher();

@@ -8,6 +8,7 @@
 #include "pg/idle_claim.hpp"
 #include "pg/key_lock.hpp"
 #include "pg/settings.hpp"
+#include "store/list.hpp"
 #include "store/operation.hpp"
 
 namespace idem::store {
@@ -16,26 +17,6 @@ namespace {
 
 constexpr long recheck_wait_ms = 100;
 constexpr int none = -1;
-
-// An array in memory of the transaction, which grows.
-template <typename T>
-struct List {
-    T* items = nullptr;
-    int size = 0;
-    int room = 0;
-
-    T& add() {
-        if (size == room) {
-            const int wanted = room == 0 ? 8 : room * 2;
-            const Size bytes = static_cast<Size>(wanted) * sizeof(T);
-            items = static_cast<T*>(items == nullptr ? MemoryContextAllocHuge(TopTransactionContext, bytes)
-                                                     : repalloc_huge(items, bytes));
-            room = wanted;
-        }
-        items[size] = T{};
-        return items[size++];
-    }
-};
 
 // An operation that this transaction has held at some time.
 struct Operation {
