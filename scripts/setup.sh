@@ -37,7 +37,9 @@ packages_of() {
         echo util-linux
         if [ -z "${PG_CONFIG:-}" ]; then v=$(postgres_major); echo "postgresql-$v postgresql-client-$v"; fi ;;
     tap)    echo perl libipc-run-perl pgbouncer python3-psycopg2 ;;
-    examples) echo g++ pkg-config libpqxx-dev ;;       # those of the documents; the tests skip them without
+    examples)                                           # those of the documents; the tests skip them without
+        echo g++ pkg-config libpqxx-dev
+        if available prometheus-postgres-exporter; then echo prometheus-postgres-exporter; fi ;;
     lint)
         v=$(llvm_major)
         echo cppcheck git
@@ -94,9 +96,10 @@ put 755 /usr/sbin/policy-rc.d <<<$'#!/bin/sh\nexit 101'
 put 644 /etc/postgresql-common/createcluster.d/pg_idem.conf <<<'create_main_cluster = false'
 # shellcheck disable=SC2086
 apt install -y --no-install-recommends $want || { tail -n 40 "$log"; die "could not install: $(xargs <<<"$want")"; }
-if [[ $want = *pgbouncer* ]]; then
-    for c in "env DPKG_MAINTSCRIPT_PACKAGE=pgbouncer deb-systemd-helper disable pgbouncer.service" "update-rc.d pgbouncer disable"; do
+for p in pgbouncer prometheus-postgres-exporter; do
+    [[ $want = *$p* ]] || continue
+    for c in "env DPKG_MAINTSCRIPT_PACKAGE=$p deb-systemd-helper disable $p.service" "update-rc.d $p disable"; do
         # shellcheck disable=SC2086
         "${root[@]}" $c >>"$log" 2>&1 || true
     done
-fi
+done
