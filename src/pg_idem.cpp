@@ -5,6 +5,7 @@
 #include "pg/relations.hpp"
 #include "pg/settings.hpp"
 #include "pg/shared.hpp"
+#include "store/holders.hpp"
 #include "store/holdings.hpp"
 #include "store/policies.hpp"
 #include "store/statistics.hpp"
@@ -25,6 +26,7 @@ void _PG_init(void) {
         idem::store::init_holdings();
         idem::store::init_statistics();
         idem::worker::init_registry();
+        idem::store::init_holders();
         idem::pg::init_shared();
         idem::worker::register_launcher();
         return 0;

@@ -13,12 +13,30 @@
 #include "store/datum.hpp"
 #include "store/policies.hpp"
 #include "store/seen.hpp"
+#include "store/statistics.hpp"
 
 namespace idem::api {
 
 namespace {
 
 using store::Seen;
+
+constexpr int seen_kinds = 4;
+
+void count_seen(std::string_view action, Seen seen, std::uint64_t n) {
+    switch (seen) {
+    case Seen::first:
+        store::count_at_commit(action, store::Counter::once_first, n);
+        break;
+    case Seen::duplicate:
+        store::count(action, store::Counter::once_duplicate, n);
+        break;
+    case Seen::mismatch:
+    case Seen::fingerprint_missing: // of a batch only: alone it raises an error
+        store::count(action, store::Counter::mismatches, n);
+        break;
+    }
+}
 
 Datum once(FunctionCallInfo fcinfo) {
     pg::require_writable("idem_once()");
@@ -29,6 +47,9 @@ Datum once(FunctionCallInfo fcinfo) {
     store::SeenWriter writer(policy);
     const Seen seen = writer.record(identity, fingerprint);
     writer.finish();
+    if (seen != Seen::fingerprint_missing) {
+        count_seen(identity.action, seen, 1);
+    }
     switch (seen) {
     case Seen::first:
         pg::require_durable_commit();
@@ -142,15 +163,18 @@ Datum once_batch(FunctionCallInfo fcinfo) {
 
     const core::Policy policy = store::policy_for(identity.action);
     store::SeenWriter writer(policy);
-    bool wrote = false;
+    std::uint64_t number_of[seen_kinds] = {};
     for (Message& m : batch.all()) {
         identity.key = m.key;
         const Seen seen = m.conflicts ? Seen::mismatch : writer.record(identity, m.fingerprint);
         m.verdict = verdict_text(seen);
-        wrote |= seen == Seen::first;
+        number_of[static_cast<int>(seen)]++;
     }
     writer.finish();
-    if (wrote) {
+    for (int i = 0; i < seen_kinds; i++) {
+        count_seen(identity.action, static_cast<Seen>(i), number_of[i]);
+    }
+    if (number_of[static_cast<int>(Seen::first)] > 0) {
         pg::require_durable_commit();
     }
 

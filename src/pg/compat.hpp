@@ -155,6 +155,15 @@ inline bool is_prepared(const VirtualTransactionId& vxid) {
            TransactionIdIsValid(TwoPhaseGetXidByVirtualXID(vxid, &more));
 }
 
+// 17: PGPROCs are addressed by number, which the PGPROC itself no longer knows. Less than MaxBackends in a session.
+inline int my_backend_number() {
+#if PG_VERSION_NUM >= 170000
+    return MyProcNumber;
+#else
+    return MyProc->pgprocno;
+#endif
+}
+
 // 17: a background worker may connect as a role that has no LOGIN.
 #if PG_VERSION_NUM >= 170000
 inline constexpr uint32 bypass_role_login_check = BGWORKER_BYPASS_ROLELOGINCHECK;

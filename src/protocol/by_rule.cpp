@@ -3,6 +3,7 @@
 #include "pg/durability.hpp"
 #include "pg/idle_claim.hpp"
 #include "store/datum.hpp"
+#include "store/statistics.hpp"
 
 namespace idem::protocol {
 
@@ -12,6 +13,12 @@ constexpr int interrupted_status = 503;
 constexpr const char* interrupted_result = R"({"error": "interrupted"})";
 
 } // namespace
+
+void count_interruption(const store::InflightRow& row) {
+    if (!DatumGetBool(row.values[store::inflight::announced])) {
+        store::count_at_commit(*row.text(store::inflight::action), store::Counter::interrupted);
+    }
+}
 
 void fail_by_rule(const core::Identity& identity, const store::InflightRow& row, const core::Policy& policy,
                   core::Time now) {
@@ -26,6 +33,7 @@ void fail_by_rule(const core::Identity& identity, const store::InflightRow& row,
     outcome.claimed_at = {row.values[claimed_at], false};
     pg::require_durable_commit();
     pg::arm_idle_claim_timeout(); // the key lock is kept to the end of the transaction
+    count_interruption(row);
     store::delete_inflight(row);
     store::insert_settled(identity, outcome, policy, now);
 }
@@ -33,6 +41,7 @@ void fail_by_rule(const core::Identity& identity, const store::InflightRow& row,
 void review_by_rule(store::InflightRow& row, int failure_count, core::Time now) {
     using namespace store::inflight;
     const bool used_up = failure_count >= row.facts.max_attempts;
+    count_interruption(row);
     row.set(failures, Int32GetDatum(failure_count));
     row.set(in_review, BoolGetDatum(true));
     row.set(state_since, TimestampTzGetDatum(now));

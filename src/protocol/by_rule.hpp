@@ -5,6 +5,9 @@
 
 namespace idem::protocol {
 
+// Counts that the attempt was found to be interrupted, unless that was counted when it was announced.
+void count_interruption(const store::InflightRow& row);
+
 // Settles it as failed: status 503, result {"error": "interrupted"}.
 void fail_by_rule(const core::Identity& identity, const store::InflightRow& row, const core::Policy& policy,
                   core::Time now);

@@ -16,6 +16,7 @@
 #include "store/datum.hpp"
 #include "store/holdings.hpp"
 #include "store/policies.hpp"
+#include "store/statistics.hpp"
 
 namespace idem::protocol {
 
@@ -141,6 +142,7 @@ ClaimAnswer grant_for_transaction(const Claiming& c, const Look& l) {
     const store::InflightRow* previous = l.stored.is_inflight ? &l.stored.inflight : nullptr;
     const int attempt = previous == nullptr ? 1 : previous->attempt() + 1;
     store::Holding holding{store::HoldingState::claimed, attempt};
+    holding.claimed_at = l.now;
     const core::Fingerprint stored = previous == nullptr ? std::nullopt : previous->facts.fingerprint;
     if (const core::Fingerprint& fingerprint = stored ? stored : c.call.request.fingerprint) {
         holding.fingerprint = copy_for_transaction(*fingerprint);
@@ -149,6 +151,7 @@ ClaimAnswer grant_for_transaction(const Claiming& c, const Look& l) {
         holding.request = copy_for_transaction(c.call.request_json);
     }
     store::note_holding(c.call.identity, holding);
+    count_grant(c.call.identity, attempt);
     return granted_answer(attempt, previous);
 }
 
@@ -291,6 +294,31 @@ ClaimAnswer run_claim(const Claiming& c) {
     }
 }
 
+// Every answer but a grant, which is counted where it is made: the owner's repeated call is no grant.
+void count_answer(const core::Identity& identity, Answer answer) {
+    switch (answer) {
+    case Answer::claimed:
+    case Answer::recovered:
+        break;
+    case Answer::completed:
+    case Answer::failed:
+        store::count(identity.action, store::Counter::replays);
+        break;
+    case Answer::in_progress:
+        store::count(identity.action, store::Counter::in_progress);
+        break;
+    case Answer::mismatch:
+        store::count(identity.action, store::Counter::mismatches);
+        break;
+    case Answer::expired:
+        store::count(identity.action, store::Counter::expired);
+        break;
+    case Answer::review:
+        store::count(identity.action, store::Counter::reviews);
+        break;
+    }
+}
+
 // What this transaction holds already: an open claim may not be claimed again, except that the owner of a leased one
 // may repeat its call with its own token.
 void refuse_second_claim(const ClaimCall& call) {
@@ -336,7 +364,9 @@ ClaimAnswer claim(ClaimCall call) {
     check_policy(call, policy);
     refuse_second_claim(call);
     const Claiming c{call, policy, pg::key_lock_tag(call.identity), GetCurrentTimestamp()};
-    return run_claim(c);
+    const ClaimAnswer a = run_claim(c);
+    count_answer(call.identity, a.outcome);
+    return a;
 }
 
 } // namespace idem::protocol

@@ -4,9 +4,15 @@
 #include "pg/durability.hpp"
 #include "pg/random.hpp"
 #include "store/datum.hpp"
+#include "protocol/by_rule.hpp"
 #include "store/holdings.hpp"
+#include "store/statistics.hpp"
 
 namespace idem::protocol {
+
+void count_grant(const core::Identity& identity, int attempt) {
+    store::count(identity.action, attempt > 1 ? store::Counter::recoveries : store::Counter::claims);
+}
 
 std::string_view session_label(int pid) {
     return psprintf("%d", pid);
@@ -60,12 +66,15 @@ ClaimAnswer grant_with_lease(const ClaimCall& call, const core::Policy& policy, 
 
     pg::require_durable_commit();
     if (taken_over) {
+        count_interruption(stored.inflight);
         store::update_inflight(row);
     } else {
         store::insert_inflight(row);
     }
     const store::Holding holding{store::HoldingState::leased, attempt_number, own, call.session_bound, true};
     store::note_holding(call.identity, holding);
+
+    count_grant(call.identity, attempt_number);
 
     ClaimAnswer a = granted_answer(attempt_number, taken_over ? &stored.inflight : nullptr);
     a.token = own;

@@ -16,6 +16,9 @@ void fill_lease(const ClaimCall& call, store::InflightRow& row, core::Time now);
 // claimed or recovered; with the checkpoint of the attempt before, if there was one.
 ClaimAnswer granted_answer(int attempt, const store::InflightRow* previous);
 
+// In the statistics.
+void count_grant(const core::Identity& identity, int attempt);
+
 // How a session is named where it gave no label: its process ID.
 std::string_view session_label(int pid);
 

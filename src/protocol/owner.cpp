@@ -7,10 +7,12 @@
 #include "pg/errors.hpp"
 #include "pg/key_lock.hpp"
 #include "protocol/attempt.hpp"
+#include "protocol/by_rule.hpp"
 #include "protocol/limits.hpp"
 #include "store/datum.hpp"
 #include "store/holdings.hpp"
 #include "store/policies.hpp"
+#include "store/statistics.hpp"
 
 namespace idem::protocol {
 
@@ -20,6 +22,7 @@ constexpr long renew_wait_ms = 100;
 
 // A refused owner call with a token: the transaction can never commit, whatever catches the error.
 [[noreturn]] void refuse(const core::Identity& identity, core::OwnerVerdict verdict) {
+    store::count(identity.action, store::Counter::fenced);
     store::doom_transaction(identity);
     switch (verdict) {
     case core::OwnerVerdict::settled:
@@ -131,6 +134,7 @@ SettledTimes settle_in_transaction(const SettleCall& call, const store::Holding&
             outcome.request = {interrupted.values[store::inflight::request],
                                interrupted.nulls[store::inflight::request]};
         }
+        count_interruption(interrupted);
         store::delete_inflight(interrupted);
     }
     const core::Time now = pg::now();
@@ -143,6 +147,7 @@ SettledTimes settle_in_transaction(const SettleCall& call, const store::Holding&
     store::Stored stored;
     store::read_stored_mvcc(identity, stored);
     if (stored.is_settled && core::is_remembered(stored.settled.facts, pg::now())) {
+        store::count(identity.action, store::Counter::fenced);
         pg::raise_already_settled(identity);
     }
     pg::raise_not_claimed(identity);

@@ -44,6 +44,7 @@ store::RowDue judge(TupleTableSlot* slot, core::Time now) {
 // The operation waits for another attempt; whoever listens may take it.
 void announce(store::InflightRow& row, core::Time now) {
     using namespace store::inflight;
+    count_interruption(row);
     row.set(announced, BoolGetDatum(true));
     if (row.facts.token) {
         const bool by_clock = now >= row.facts.lease_expires_at;

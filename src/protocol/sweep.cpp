@@ -12,6 +12,7 @@
 #include "store/holdings.hpp"
 #include "store/seen.hpp"
 #include "store/settled.hpp"
+#include "store/statistics.hpp"
 
 namespace idem::protocol {
 
@@ -56,6 +57,7 @@ Done sweep_settled(const pg::Table& table, const store::Candidate& candidate) {
         return {Done::changed, Task::stripped};
     case Sweep::forget:
         pg::delete_row(table, &tid);
+        store::count_at_commit(identity.action, store::Counter::forgotten);
         return {Done::changed, Task::forgotten};
     case Sweep::nothing:
         break;

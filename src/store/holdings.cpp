@@ -8,8 +8,10 @@
 #include "pg/idle_claim.hpp"
 #include "pg/key_lock.hpp"
 #include "pg/settings.hpp"
+#include "store/holders.hpp"
 #include "store/list.hpp"
 #include "store/operation.hpp"
+#include "store/statistics.hpp"
 
 namespace idem::store {
 
@@ -23,6 +25,7 @@ struct Operation {
     core::StoredIdentity identity;
     uint64 hash;
     int last_event = none;
+    int shown = not_shown; // its place among the claims that other sessions can see
 };
 
 struct Event {
@@ -41,7 +44,8 @@ struct TransactionState {
     List<Operation> operations;
     List<Event> events;
     List<Promise> promises;
-    int held = 0; // operations with an event: each has a key lock
+    int unshown_from = PG_INT32_MAX; // no operation before this one has an open claim that found no place to be shown
+    int held = 0;                    // operations with an event: each has a key lock
     bool active = false;
     bool doomed = false;
     core::StoredIdentity doomed_by;
@@ -99,13 +103,48 @@ void activate() {
 }
 
 void forget_everything() noexcept {
+    hide_all_claims();
     xact = TransactionState{};
+}
+
+bool is_open_for_transaction(const Operation& operation) {
+    const Holding* holding = holding_of(operation);
+    return holding != nullptr && holding->state == HoldingState::claimed;
+}
+
+// A place has become free.
+void show_another() noexcept {
+    for (; xact.unshown_from < xact.operations.size; xact.unshown_from++) {
+        Operation& operation = xact.operations.items[xact.unshown_from];
+        if (operation.shown == not_shown && is_open_for_transaction(operation)) {
+            operation.shown = show_claim(operation.identity.get(), holding_of(operation)->claimed_at);
+            return;
+        }
+    }
+    xact.unshown_from = PG_INT32_MAX;
+}
+
+// After a new event of the operation, or the loss of its last one.
+void show_or_hide(int at) noexcept {
+    Operation& operation = xact.operations.items[at];
+    const bool open = is_open_for_transaction(operation);
+    if (open && operation.shown == not_shown) {
+        operation.shown = show_claim(operation.identity.get(), holding_of(operation)->claimed_at);
+        if (operation.shown == not_shown && at < xact.unshown_from) {
+            xact.unshown_from = at;
+        }
+    } else if (!open && operation.shown != not_shown) {
+        hide_claim(operation.shown);
+        operation.shown = not_shown;
+        show_another();
+    }
 }
 
 void drop_last_event() noexcept {
     const Event& event = xact.events.items[--xact.events.size];
     xact.operations.items[event.operation].last_event = event.before;
     xact.held -= event.before == none ? 1 : 0;
+    show_or_hide(event.operation);
 }
 
 void cut_off(int level) noexcept {
@@ -146,6 +185,11 @@ bool has_kept_lock_for(const Operation& operation, const core::Token& token) {
     return false;
 }
 
+[[noreturn]] void refuse_promise(const core::Identity& identity) {
+    count(identity.action, Counter::fenced);
+    pg::raise_doomed(identity);
+}
+
 // Is the token of a promise still the current one?
 void check_promise(const Promise& promise) {
     const core::Identity identity = promise.identity.get();
@@ -156,13 +200,13 @@ void check_promise(const Promise& promise) {
     }
     // Not had in time: somebody holds it who may be taking the operation over.
     if (!pg::try_key_lock_for(tag, recheck_wait_ms)) {
-        pg::raise_doomed(identity);
+        refuse_promise(identity);
     }
     Stored stored;
     read_stored(identity, stored);
     if (core::judge_owner(stored.settled_facts(), stored.inflight_facts(), promise.token, pg::now(), false) !=
         core::OwnerVerdict::current) {
-        pg::raise_doomed(identity);
+        refuse_promise(identity);
     }
 }
 
@@ -176,6 +220,7 @@ void check_before_commit(bool preparing) {
             continue;
         }
         if (holding->state == HoldingState::claimed) {
+            count(xact.operations.items[i].identity.get().action, Counter::unsettled);
             pg::raise_not_settled(xact.operations.items[i].identity.get());
         }
         if (preparing && holding->session_bound && holding->state != HoldingState::settled &&
@@ -273,6 +318,7 @@ void note_holding(const core::Identity& identity, const Holding& holding) {
     event.holding = holding;
     operation.last_event = now;
     xact.held += newly_held ? 1 : 0;
+    show_or_hide(at);
 }
 
 bool find_only_claim(OpenClaim& claim) {

@@ -31,6 +31,7 @@ struct Holding {
     // Of a transaction-scoped claim, for its settlement; in memory of the transaction.
     struct varlena* fingerprint = nullptr;
     struct varlena* request = nullptr;
+    core::Time claimed_at = 0;
 };
 
 // What this transaction holds of `identity`; nullptr: nothing. Valid until the next call of note_holding.

@@ -2,6 +2,7 @@
 
 #include "pg/errors.hpp"
 #include "store/datum.hpp"
+#include "store/statistics.hpp"
 
 namespace idem::store {
 
@@ -76,6 +77,7 @@ core::Time insert_settled(const core::Identity& identity, const Outcome& outcome
             pg::raise_already_settled(identity); // by hand, or the clock was set back
         }
         pg::delete_row(table, &old->t_self);
+        count_at_commit(identity.action, Counter::forgotten);
     }
 
     const core::Time expires_at = core::later(now, policy.retention);
@@ -106,6 +108,7 @@ core::Time insert_settled(const core::Identity& identity, const Outcome& outcome
     put(settled::body_bytes, outcome.body_bytes);
     pg::insert_row(table, values, nulls, settled::count);
     pg::close_table(table);
+    count_at_commit(identity.action, outcome.succeeded ? Counter::completed : Counter::failed);
     return expires_at;
 }
 

@@ -1,5 +1,6 @@
 #include <cstring>
 
+#include "core/identity.hpp"
 #include "store/statistics.hpp"
 
 #include "pg/shared.hpp"
@@ -9,8 +10,6 @@ extern "C" {
 #include "common/hashfn.h"
 #include "port/atomics.h"
 }
-
-#include "core/identity.hpp"
 
 namespace idem::store {
 
@@ -151,6 +150,17 @@ Slot* add_slot(std::string_view action) {
         pg_atomic_write_u32(&overflow->is_full, 1);
     }
     return overflow;
+}
+
+void give_back(Oid database) {
+    LWLockAcquire(pg::shared_lock(), LW_EXCLUSIVE);
+    for (Slot& slot : table()->slots) {
+        if (pg_atomic_read_u32(&slot.database) == database) {
+            pg_atomic_write_u32(&slot.database, used_before);
+        }
+        pg_atomic_write_u32(&slot.is_full, 0);
+    }
+    LWLockRelease(pg::shared_lock());
 }
 
 Slot* slot_of(std::string_view action) {
@@ -306,18 +316,14 @@ bool reset_statistics(std::optional<std::string_view> action) {
     return any;
 }
 
-void drop_statistics(Oid database) {
-    if (table() == nullptr) {
-        return;
-    }
-    LWLockAcquire(pg::shared_lock(), LW_EXCLUSIVE);
-    for (Slot& slot : table()->slots) {
-        if (pg_atomic_read_u32(&slot.database) == database) {
-            pg_atomic_write_u32(&slot.database, used_before);
+void drop_statistics_of_dropped() {
+    for (int i = 0; i < statistics_slots(); i++) {
+        const uint32 database = pg_atomic_read_u32(&table()->slots[i].database);
+        if (database != never_used && database != used_before &&
+            !SearchSysCacheExists1(DATABASEOID, ObjectIdGetDatum(database))) {
+            give_back(database);
         }
-        pg_atomic_write_u32(&slot.is_full, 0);
     }
-    LWLockRelease(pg::shared_lock());
 }
 
 void init_statistics() {

@@ -51,8 +51,8 @@ bool read_statistics(int slot, ActionStatistics& statistics); // false: not one 
 // Sets the counters of an action of this database to 0, or of all. False: there are none.
 bool reset_statistics(std::optional<std::string_view> action);
 
-// Gives room for others: of a database that has been dropped.
-void drop_statistics(Oid database);
+// Gives the room of databases that have been dropped to others. In a transaction.
+void drop_statistics_of_dropped();
 
 // Registers shared memory and callbacks; from _PG_init, before init_shared().
 void init_statistics();

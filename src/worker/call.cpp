@@ -8,6 +8,8 @@
 #include "pg/key_lock.hpp"
 #include "pg/random.hpp"
 #include "protocol/attempt.hpp"
+#include "protocol/by_rule.hpp"
+#include "protocol/grant.hpp"
 #include "protocol/recover.hpp"
 #include "protocol/work_through.hpp"
 #include "store/datum.hpp"
@@ -62,6 +64,7 @@ core::Duration lease_of(const store::InflightRow& row, const core::Policy& polic
 
 void begin_attempt(store::InflightRow& row, const core::Decision& decision, core::Time now) {
     using namespace store::inflight;
+    protocol::count_interruption(row);
     row.facts.failures = decision.failures; // the lost lease counted
     row.set(failures, Int32GetDatum(decision.failures));
     row.set(attempt, Int32GetDatum(row.attempt() + 1));
@@ -109,6 +112,7 @@ Done call(const store::Candidate& candidate) {
         row.renew(now, lease);
         row.bind_to_session(session);
     }
+    protocol::count_grant(identity, row.attempt());
     pg::require_durable_commit();
     pg::arm_idle_claim_timeout();
     store::update_inflight(row);
