@@ -345,19 +345,96 @@ CREATE FUNCTION idem_wake_workers() RETURNS boolean
 COMMENT ON FUNCTION idem_wake_workers() IS
 'The background workers look at this database as soon as this transaction commits. False: there are none (pg_idem is not in shared_preload_libraries).';
 
-CREATE FUNCTION idem_worker_databases(OUT datid oid, OUT worker_pid integer, OUT passes bigint,
+CREATE FUNCTION idem_worker_status_rows(OUT datid oid, OUT worker_pid integer, OUT passes bigint,
                                       OUT last_pass timestamptz, OUT last_ms double precision, OUT last_rows bigint,
                                       OUT next_due timestamptz, OUT last_error text, OUT last_error_at timestamptz)
     RETURNS SETOF record
-    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pg_idem_worker_databases';
-COMMENT ON FUNCTION idem_worker_databases() IS 'Behind idem_worker_status.';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pg_idem_worker_status_rows';
+COMMENT ON FUNCTION idem_worker_status_rows() IS 'Behind idem_worker_status.';
 
 CREATE VIEW idem_worker_status AS
     SELECT w.datid, d.datname AS database, w.worker_pid, w.passes, w.last_pass, w.last_ms, w.last_rows, w.next_due,
            w.last_error, w.last_error_at
-      FROM idem_worker_databases() w LEFT JOIN pg_catalog.pg_database d ON d.oid OPERATOR(pg_catalog.=) w.datid;
+      FROM idem_worker_status_rows() w LEFT JOIN pg_catalog.pg_database d ON d.oid OPERATOR(pg_catalog.=) w.datid;
 COMMENT ON VIEW idem_worker_status IS
 'How the workers'' passes went in each database that has the extension; without rows where pg_idem is not in shared_preload_libraries. worker_pid: of the pass that is running. next_due: when the next pass begins at the latest, as far as is known.';
+
+-- ---------------------------------------------------------------------------------------------------------
+-- Seeing it
+-- ---------------------------------------------------------------------------------------------------------
+
+CREATE FUNCTION idem_stats_rows(OUT action text, OUT claims bigint, OUT recoveries bigint, OUT replays bigint,
+                                OUT in_progress bigint, OUT mismatches bigint, OUT expired bigint, OUT reviews bigint,
+                                OUT completed bigint, OUT failed bigint, OUT once_first bigint,
+                                OUT once_duplicate bigint, OUT fenced bigint, OUT unsettled bigint,
+                                OUT interrupted bigint, OUT forgotten bigint, OUT stats_reset timestamptz)
+    RETURNS SETOF record
+    LANGUAGE c VOLATILE PARALLEL RESTRICTED ROWS 20 AS 'MODULE_PATHNAME', 'pg_idem_stats_rows';
+COMMENT ON FUNCTION idem_stats_rows() IS 'What view idem_stats shows.';
+
+CREATE VIEW idem_stats AS
+    SELECT s.action, s.claims, s.recoveries, s.replays, s.in_progress, s.mismatches, s.expired, s.reviews, s.completed,
+           s.failed, s.once_first, s.once_duplicate, s.fenced, s.unsettled, s.interrupted, s.forgotten, s.stats_reset
+      FROM idem_stats_rows() s;
+COMMENT ON VIEW idem_stats IS
+'Counters for each action of this database, since the server started or stats_reset. Answers are counted when given, what is recorded when its transaction commits or is prepared. Actions that find no room any more are counted together as *others*. Without pg_idem in shared_preload_libraries there are no rows.';
+COMMENT ON COLUMN idem_stats.claims IS 'First attempts granted.';
+COMMENT ON COLUMN idem_stats.recoveries IS 'Later attempts granted.';
+COMMENT ON COLUMN idem_stats.replays IS 'Claims answered completed or failed from the record.';
+COMMENT ON COLUMN idem_stats.in_progress IS 'Claims answered in_progress.';
+COMMENT ON COLUMN idem_stats.mismatches IS 'Claims answered mismatch, and messages of idem_once and idem_once_batch with other inputs.';
+COMMENT ON COLUMN idem_stats.expired IS 'Claims answered expired.';
+COMMENT ON COLUMN idem_stats.reviews IS 'Claims answered review.';
+COMMENT ON COLUMN idem_stats.completed IS 'Outcomes recorded: completed.';
+COMMENT ON COLUMN idem_stats.failed IS 'Outcomes recorded: failed; also by rule.';
+COMMENT ON COLUMN idem_stats.once_first IS 'Messages recorded by idem_once and idem_once_batch.';
+COMMENT ON COLUMN idem_stats.once_duplicate IS 'Messages answered as duplicates.';
+COMMENT ON COLUMN idem_stats.fenced IS 'Calls and commits of an owner refused with IDM02, IDM04 or IDM10.';
+COMMENT ON COLUMN idem_stats.unsettled IS 'Commits refused with IDM01.';
+COMMENT ON COLUMN idem_stats.interrupted IS 'Attempts found interrupted: announced, taken over, or ended by rule.';
+COMMENT ON COLUMN idem_stats.forgotten IS 'Outcomes deleted past forget_at.';
+COMMENT ON COLUMN idem_stats.stats_reset IS 'Since when is counted: when the server started, or the last idem_stats_reset.';
+
+CREATE FUNCTION idem_stats_reset(action text DEFAULT NULL) RETURNS boolean
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pg_idem_stats_reset';
+COMMENT ON FUNCTION idem_stats_reset(text) IS
+'Set the counters of an action of this database to 0, or of all actions; not undone by a rollback. False: there are none.';
+
+CREATE FUNCTION idem_holders_rows(OUT pid integer, OUT account text, OUT action text, OUT key text,
+                                  OUT claimed_at timestamptz, OUT age_seconds double precision)
+    RETURNS SETOF record
+    LANGUAGE c VOLATILE PARALLEL RESTRICTED ROWS 20 AS 'MODULE_PATHNAME', 'pg_idem_holders_rows';
+COMMENT ON FUNCTION idem_holders_rows() IS 'What view idem_holders shows.';
+
+CREATE VIEW idem_holders AS
+    SELECT h.pid, h.account, h.action, h.key, h.claimed_at, h.age_seconds FROM idem_holders_rows() h;
+COMMENT ON VIEW idem_holders IS
+'Transaction-scoped claims of this database that are neither settled nor released, at most 8 of each session. Without pg_idem in shared_preload_libraries there are no rows.';
+
+CREATE FUNCTION idem_gauges_row(OUT in_flight bigint, OUT interrupted bigint, OUT review bigint, OUT settled bigint,
+                                OUT expired_not_swept bigint, OUT seen bigint, OUT seen_not_swept bigint,
+                                OUT oldest_in_flight_at timestamptz, OUT oldest_interrupted_at timestamptz,
+                                OUT oldest_review_at timestamptz)
+    RETURNS SETOF record
+    LANGUAGE c VOLATILE PARALLEL RESTRICTED ROWS 1 AS 'MODULE_PATHNAME', 'pg_idem_gauges_row';
+COMMENT ON FUNCTION idem_gauges_row() IS 'What view idem_gauges shows.';
+
+CREATE VIEW idem_gauges AS
+    SELECT g.in_flight, g.interrupted, g.review, g.oldest_in_flight_at, g.oldest_interrupted_at, g.oldest_review_at,
+           g.settled, g.expired_not_swept, g.seen, g.seen_not_swept
+      FROM idem_gauges_row() g;
+COMMENT ON VIEW idem_gauges IS
+'What is stored now, in one row. Cheap enough to be asked every few seconds, however large the tables are: what is in flight is counted in up to 1024 blocks of idem_inflight, the others in up to 128 blocks of their tables; where a table has more, the numbers are estimates from so many blocks, spread evenly.';
+COMMENT ON COLUMN idem_gauges.in_flight IS 'Leased claims that are alive. Transaction-scoped ones write nothing: see idem_holders.';
+COMMENT ON COLUMN idem_gauges.interrupted IS 'Operations that wait for another attempt, also those that are not due yet.';
+COMMENT ON COLUMN idem_gauges.review IS 'Operations in review.';
+COMMENT ON COLUMN idem_gauges.oldest_in_flight_at IS 'When the oldest attempt in flight was claimed.';
+COMMENT ON COLUMN idem_gauges.oldest_interrupted_at IS 'Since when the one that waits longest for another attempt is due.';
+COMMENT ON COLUMN idem_gauges.oldest_review_at IS 'Since when the one that is longest in review is there.';
+COMMENT ON COLUMN idem_gauges.settled IS 'Rows of idem_settled; an estimate above 128 blocks (1 MB).';
+COMMENT ON COLUMN idem_gauges.expired_not_swept IS 'Of these, with a payload past expires_at, or past forget_at: what the workers have yet to remove. An estimate as well.';
+COMMENT ON COLUMN idem_gauges.seen IS 'Rows of idem_seen; an estimate above 128 blocks (1 MB).';
+COMMENT ON COLUMN idem_gauges.seen_not_swept IS 'Of these, past forget_at. An estimate as well.';
 
 -- ---------------------------------------------------------------------------------------------------------
 -- Nobody may call anything until granted.
@@ -379,11 +456,13 @@ REVOKE ALL ON FUNCTION
     idem_run(text, text, text, jsonb, regprocedure, interval, timestamptz, bytea),
     idem_current(), idem_reject(jsonb, integer), idem_fingerprint(jsonb, text[]),
     idem_take(text, interval, integer, text), idem_maintain(integer),
-    idem_wake_workers(), idem_worker_databases()
+    idem_wake_workers(), idem_worker_status_rows(),
+    idem_stats_rows(), idem_stats_reset(text), idem_holders_rows(), idem_gauges_row()
 FROM PUBLIC;
 
-GRANT SELECT ON idem_worker_status TO pg_monitor;
-GRANT EXECUTE ON FUNCTION idem_worker_databases() TO pg_monitor;
+-- Except what names no account and no key.
+GRANT SELECT ON idem_stats, idem_gauges, idem_worker_status TO pg_monitor;
+GRANT EXECUTE ON FUNCTION idem_stats_rows(), idem_gauges_row(), idem_worker_status_rows() TO pg_monitor;
 
 -- Last: the workers look at this database when this has committed.
 SELECT idem_wake_workers();

@@ -79,6 +79,14 @@ SELECT outcome, replayed, result FROM public.idem_run('h', 'h', 'k3', '{"a": 1}'
 SELECT public.idem_fingerprint('{"a": 1}', '{/b}');
 -- The view
 SELECT key, state, result FROM public.idempotent_operations WHERE account OPERATOR(pg_catalog.=) 'h' ORDER BY key COLLATE "C";
+-- What is seen of it
+SELECT count(*) OPERATOR(pg_catalog.>=) 0 AS ok FROM public.idem_stats;
+SELECT public.idem_stats_reset() IS NOT NULL AS ok;
+SELECT settled OPERATOR(pg_catalog.>) 0 AS ok FROM public.idem_gauges;
+BEGIN;
+SELECT outcome FROM public.idem_claim('h', 'h', 'held', '{}');
+SELECT count(*) OPERATOR(pg_catalog.>=) 0 AS ok FROM public.idem_holders;
+ROLLBACK;
 -- Policies: their constraints and triggers, and what the cache reads
 UPDATE public.idem_policies SET retention = '2 hours', max_attempts = 3;
 INSERT INTO public.idem_policies (action, retention, key_format, max_lease) VALUES ('h2', '1 hour', 'any', '1 min');

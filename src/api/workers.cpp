@@ -27,7 +27,7 @@ void put_time(Datum& value, bool& is_null, core::Time time) {
     value = TimestampTzGetDatum(time);
 }
 
-Datum worker_databases(FunctionCallInfo fcinfo) {
+Datum worker_status_rows(FunctionCallInfo fcinfo) {
     InitMaterializedSRF(fcinfo, 0);
     auto* result = reinterpret_cast<ReturnSetInfo*>(fcinfo->resultinfo);
     auto* rows = static_cast<worker::StatusRow*>(palloc(sizeof(worker::StatusRow) * worker::max_databases));
@@ -56,7 +56,7 @@ Datum worker_databases(FunctionCallInfo fcinfo) {
 }
 
 PG_IDEM_FUNCTION(wake_workers);
-PG_IDEM_FUNCTION(worker_databases);
+PG_IDEM_FUNCTION(worker_status_rows);
 
 } // namespace
 

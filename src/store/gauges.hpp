@@ -1,0 +1,27 @@
+// What is stored now, in numbers: cheap however large the tables are.
+#pragma once
+
+#include <optional>
+
+#include "core/time.hpp"
+#include "pg/pg.hpp"
+
+namespace idem::store {
+
+// Counted where a table is small, else estimated from a sample of its blocks.
+struct Gauges {
+    int64 in_flight = 0;
+    int64 interrupted = 0;
+    int64 review = 0;
+    std::optional<core::Time> oldest_in_flight;   // when the attempt was claimed
+    std::optional<core::Time> oldest_interrupted; // since when it waits for another attempt
+    std::optional<core::Time> oldest_review;
+    int64 settled = 0;
+    int64 expired_not_swept = 0; // their payload or row is past its time
+    int64 seen = 0;
+    int64 seen_not_swept = 0;
+};
+
+Gauges read_gauges();
+
+} // namespace idem::store
