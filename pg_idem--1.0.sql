@@ -37,7 +37,7 @@ COMMENT ON TYPE idem_claim_result IS
 
 -- ---------------------------------------------------------------------------------------------------------
 -- Tables. C code reaches them directly (src/store): no trigger, constraint, default or generated column may be
--- added to the first three; an index may. They are granted to nobody.
+-- added to any but idem_policies; an index may. They are granted to nobody.
 -- ---------------------------------------------------------------------------------------------------------
 
 CREATE TABLE idem_settled (
@@ -153,10 +153,35 @@ COMMENT ON COLUMN idem_policies.max_backoff IS 'Longest such delay. Default 1 ho
 COMMENT ON COLUMN idem_policies.keep_request IS 'Store the request with the operation. Default false.';
 COMMENT ON COLUMN idem_policies.max_outcome_bytes IS 'Largest result, body and body_bytes together, in bytes; also of checkpoint and progress. Default 1048576.';
 
+CREATE TABLE idem_audit (
+    id                uuid PRIMARY KEY,
+    called_at         timestamptz NOT NULL,
+    rows              bigint NOT NULL,
+    attempt           integer,
+    call              text COLLATE pg_catalog."C" NOT NULL,
+    account           text COLLATE pg_catalog."C" NOT NULL,
+    action            text COLLATE pg_catalog."C",
+    key               text COLLATE pg_catalog."C",
+    verdict           text COLLATE pg_catalog."C",
+    note              text,
+    session_user_name text NOT NULL,
+    user_name         text NOT NULL
+);
+COMMENT ON TABLE idem_audit IS
+'Which operator called what, one row a call, written with the change itself. Old rows may be deleted.';
+COMMENT ON COLUMN idem_audit.id IS 'UUID version 7: in the order of the calls.';
+COMMENT ON COLUMN idem_audit.rows IS 'How many rows the call changed; 0 where it answered false, or found nothing.';
+COMMENT ON COLUMN idem_audit.attempt IS 'The attempt that was decided about, or whose outcome was forgotten.';
+COMMENT ON COLUMN idem_audit.call IS 'resolve, reset, erase, import.';
+COMMENT ON COLUMN idem_audit.verdict IS 'Of resolve: completed, failed, retry. Of import: completed, failed.';
+COMMENT ON COLUMN idem_audit.session_user_name IS 'Who logged in.';
+COMMENT ON COLUMN idem_audit.user_name IS 'As whom the call was made: after SET ROLE, or within a SECURITY DEFINER function, another.';
+
 SELECT pg_catalog.pg_extension_config_dump('idem_settled', '');
 SELECT pg_catalog.pg_extension_config_dump('idem_inflight', '');
 SELECT pg_catalog.pg_extension_config_dump('idem_seen', '');
 SELECT pg_catalog.pg_extension_config_dump('idem_policies', '');
+SELECT pg_catalog.pg_extension_config_dump('idem_audit', '');
 
 CREATE FUNCTION idem_policies_changed() RETURNS trigger
     LANGUAGE c AS 'MODULE_PATHNAME', 'pg_idem_policies_changed';
@@ -437,6 +462,38 @@ COMMENT ON COLUMN idem_gauges.seen IS 'Rows of idem_seen; an estimate above 128 
 COMMENT ON COLUMN idem_gauges.seen_not_swept IS 'Of these, past forget_at. An estimate as well.';
 
 -- ---------------------------------------------------------------------------------------------------------
+-- Operator calls
+-- ---------------------------------------------------------------------------------------------------------
+
+CREATE FUNCTION idem_resolve(account text, action text, key text, verdict text, result jsonb DEFAULT NULL,
+                             status integer DEFAULT NULL, body text DEFAULT NULL, note text DEFAULT NULL,
+                             attempt integer DEFAULT NULL)
+    RETURNS timestamptz
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pg_idem_resolve';
+COMMENT ON FUNCTION idem_resolve(text, text, text, text, jsonb, integer, text, text, integer) IS
+'Decide about an operation in review or in flight. verdict: completed or failed (record that outcome; returns until when it will be replayed), or retry (one more attempt, past the rule and max_attempts; returns when it is due). Ends the old owner''s token. attempt: refuse if it has moved on.';
+
+CREATE FUNCTION idem_reset(account text, action text, key text, note text)
+    RETURNS boolean
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pg_idem_reset';
+COMMENT ON FUNCTION idem_reset(text, text, text, text) IS
+'Forget a settled operation, so that it can be carried out once more. False: nothing was remembered. Refuses one in flight.';
+
+CREATE FUNCTION idem_erase(account text, note text)
+    RETURNS TABLE (what text, rows bigint)
+    LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 2 AS 'MODULE_PATHNAME', 'pg_idem_erase';
+COMMENT ON FUNCTION idem_erase(text, text) IS
+'Erase stored requests, results, bodies, progress and errors of an account, at most pg_idem.batch_size rows a call: call again, each time in a transaction of its own, until all rows are 0. The protection against a second execution stays: replays are answered as expired.';
+
+CREATE FUNCTION idem_import(account text, action text, key text, settled_as text, status integer DEFAULT NULL,
+                            result jsonb DEFAULT NULL, body text DEFAULT NULL, fingerprint bytea DEFAULT NULL,
+                            settled_at timestamptz DEFAULT NULL)
+    RETURNS boolean
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pg_idem_import_outcome';
+COMMENT ON FUNCTION idem_import(text, text, text, text, integer, jsonb, text, bytea, timestamptz) IS
+'Bring over the record of an operation that was settled before, and elsewhere; its times count from settled_at. settled_as: completed or failed. False: the operation is already known here.';
+
+-- ---------------------------------------------------------------------------------------------------------
 -- Nobody may call anything until granted.
 -- ---------------------------------------------------------------------------------------------------------
 
@@ -457,7 +514,10 @@ REVOKE ALL ON FUNCTION
     idem_current(), idem_reject(jsonb, integer), idem_fingerprint(jsonb, text[]),
     idem_take(text, interval, integer, text), idem_maintain(integer),
     idem_wake_workers(), idem_worker_status_rows(),
-    idem_stats_rows(), idem_stats_reset(text), idem_holders_rows(), idem_gauges_row()
+    idem_stats_rows(), idem_stats_reset(text), idem_holders_rows(), idem_gauges_row(),
+    idem_resolve(text, text, text, text, jsonb, integer, text, text, integer),
+    idem_reset(text, text, text, text), idem_erase(text, text),
+    idem_import(text, text, text, text, integer, jsonb, text, bytea, timestamptz)
 FROM PUBLIC;
 
 -- Except what names no account and no key.

@@ -122,4 +122,16 @@ OwnerVerdict judge_owner(const SettledFacts* settled, const InflightFacts* infli
     return OwnerVerdict::not_owner;
 }
 
+OperatorVerdict judge_operator(const SettledFacts* settled, const InflightFacts* inflight, Time now,
+                               bool kept) noexcept {
+    if (inflight != nullptr) {
+        const bool failed = !kept && decide_unattended(*inflight, now).verdict == Verdict::fail_by_rule;
+        return failed ? OperatorVerdict::settled : OperatorVerdict::open;
+    }
+    if (settled != nullptr && is_remembered(*settled, now)) {
+        return OperatorVerdict::settled;
+    }
+    return OperatorVerdict::nothing;
+}
+
 } // namespace idem::core

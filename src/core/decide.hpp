@@ -88,6 +88,14 @@ enum class OwnerVerdict : std::uint8_t { current, not_owner, settled, in_review 
 OwnerVerdict judge_owner(const SettledFacts* settled, const InflightFacts* inflight, const Token& token, Time now,
                          bool kept) noexcept;
 
+enum class OperatorVerdict : std::uint8_t { open, settled, nothing };
+
+// What is there for an operator to decide about? open: in flight, or in review. Where the rule is fail, the end of the
+// attempt counts as settled, whether or not anybody has recorded it; not so for a transaction that has kept the key
+// lock since an owner call of that attempt.
+OperatorVerdict judge_operator(const SettledFacts* settled, const InflightFacts* inflight, Time now,
+                               bool kept) noexcept;
+
 // Whether the attempt is over by the clock or by its session (a released one always is).
 bool is_over(const InflightFacts& inflight, Time now) noexcept;
 

@@ -1,5 +1,6 @@
 #include "core/key_format.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -62,6 +63,22 @@ std::optional<Time> uuidv7_time(std::string_view key) noexcept {
         }
     }
     return (milliseconds - unix_to_postgres_epoch_ms) * 1000;
+}
+
+std::array<std::uint8_t, 16> uuidv7(Time time, std::array<std::uint8_t, 16> random) noexcept {
+    constexpr Time earliest = -unix_to_postgres_epoch_ms * 1000;
+    constexpr Time latest = (0xFFFF'FFFF'FFFF - unix_to_postgres_epoch_ms) * 1000 + 999;
+    const std::int64_t microseconds = std::clamp(time, earliest, latest) - earliest;
+    const auto milliseconds = static_cast<std::uint64_t>(microseconds / 1000);
+    const auto fraction = static_cast<std::uint64_t>(microseconds % 1000) * 4096 / 1000;
+    std::array<std::uint8_t, 16> uuid = random;
+    for (std::size_t i = 0; i < 6; i++) {
+        uuid[i] = static_cast<std::uint8_t>(milliseconds >> (40 - 8 * i));
+    }
+    uuid[6] = static_cast<std::uint8_t>(0x70 | (fraction >> 8));
+    uuid[7] = static_cast<std::uint8_t>(fraction);
+    uuid[8] = static_cast<std::uint8_t>((random[8] & 0x3F) | 0x80); // variant
+    return uuid;
 }
 
 } // namespace idem::core

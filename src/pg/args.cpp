@@ -115,11 +115,16 @@ std::string_view identity_part(std::optional<std::string_view> part, const char*
     return *part;
 }
 
-core::Identity identity_args(FunctionCallInfo fcinfo) {
+core::Identity any_identity_args(FunctionCallInfo fcinfo) {
     core::Identity identity;
     identity.account = identity_part(text_arg(fcinfo, 0), "account", core::max_account_bytes);
     identity.action = identity_part(text_arg(fcinfo, 1), "action", core::max_action_bytes);
     identity.key = identity_part(text_arg(fcinfo, 2), "key", core::max_key_bytes);
+    return identity;
+}
+
+core::Identity identity_args(FunctionCallInfo fcinfo) {
+    const core::Identity identity = any_identity_args(fcinfo);
     check_account(identity.account);
     return identity;
 }

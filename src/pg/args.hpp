@@ -29,7 +29,10 @@ Interval* interval_of(core::Duration duration);
 // The first three arguments. 22023: NULL, empty, or blank; 22001: too long. 42501: account not permitted.
 core::Identity identity_args(FunctionCallInfo fcinfo);
 
-// The same checks for single parts. name: for the message.
+// The same, of whatever account: calls that are not made on its behalf are exempt from pg_idem.account_from.
+core::Identity any_identity_args(FunctionCallInfo fcinfo);
+
+// The same checks for single parts, or other required text. name: for the message.
 std::string_view identity_part(std::optional<std::string_view> part, const char* name, std::size_t limit);
 
 // A required token. 22023: NULL.

@@ -125,6 +125,36 @@ void raise_too_many_claims(int limit) {
     pg_unreachable();
 }
 
+void raise_not_in_flight(const core::Identity& identity) {
+    ereport(ERROR, (errcode(errcode_not_claimed), errmsg("operation is not in flight"), errdetail_identity(identity),
+                    errhint("Nothing is stored of it. Claim it to carry it out, or to fail it.")));
+    pg_unreachable();
+}
+
+void raise_moved_on(const core::Identity& identity) {
+    ereport(ERROR, (errcode(errcode_not_owner), errmsg("operation has moved on to another attempt"),
+                    errdetail_identity(identity), errhint("Look at it with idem_lookup, and decide again.")));
+    pg_unreachable();
+}
+
+void raise_claimed_here(const core::Identity& identity) {
+    ereport(ERROR, (errcode(errcode_already_claimed), errmsg("operation is already claimed by this transaction"),
+                    errdetail_identity(identity), errhint("Call idem_complete, idem_fail or idem_release for it.")));
+    pg_unreachable();
+}
+
+void raise_in_flight(const core::Identity& identity) {
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE), errmsg("operation is in flight"), errdetail_identity(identity),
+                    errhint("Decide about it with idem_resolve, or wait until it is settled.")));
+    pg_unreachable();
+}
+
+void raise_held_here(const core::Identity& identity) {
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE), errmsg("operation was claimed or settled by this transaction"),
+                    errdetail_identity(identity), errhint("Commit first.")));
+    pg_unreachable();
+}
+
 void raise_session_bound_prepared(const core::Identity& identity) {
     ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
                     errmsg("cannot prepare a transaction that has made a session-bound claim"),

@@ -40,6 +40,13 @@ int errdetail_identity(const core::Identity& identity);
 [[noreturn]] void raise_already_claimed(const core::Identity& identity);
 [[noreturn]] void raise_too_many_claims(int limit);
 
+// Of operator calls.
+[[noreturn]] void raise_not_in_flight(const core::Identity& identity); // IDM03
+[[noreturn]] void raise_moved_on(const core::Identity& identity);      // IDM02; without a token, so it dooms nothing
+[[noreturn]] void raise_claimed_here(const core::Identity& identity);  // IDM12
+[[noreturn]] void raise_in_flight(const core::Identity& identity);     // 55006
+[[noreturn]] void raise_held_here(const core::Identity& identity);     // 55006
+
 // 0A000: an object of the extension is not as the install script made it. how: "has ...".
 [[noreturn]] void raise_altered(const char* object, const char* how);
 [[noreturn]] void raise_session_bound_prepared(const core::Identity& identity);

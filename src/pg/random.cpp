@@ -1,3 +1,5 @@
+#include "core/key_format.hpp"
+
 #include "pg/random.hpp"
 
 #include "pg/pg.hpp"
@@ -12,6 +14,10 @@ core::Token random_token() {
     token[6] = static_cast<std::uint8_t>((token[6] & 0x0F) | 0x40); // version 4
     token[8] = static_cast<std::uint8_t>((token[8] & 0x3F) | 0x80); // variant
     return token;
+}
+
+core::Token ordered_uuid(core::Time time) {
+    return core::uuidv7(time, random_token());
 }
 
 } // namespace idem::pg

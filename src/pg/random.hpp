@@ -1,4 +1,4 @@
-// Random tokens.
+// Random tokens and other identifiers.
 #pragma once
 
 #include "core/decide.hpp"
@@ -7,5 +7,8 @@ namespace idem::pg {
 
 // A UUID version 4 (RFC 9562) from the server's strong random numbers.
 core::Token random_token();
+
+// A UUID version 7 of `time`: later ones sort after earlier ones.
+core::Token ordered_uuid(core::Time time);
 
 } // namespace idem::pg

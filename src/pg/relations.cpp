@@ -78,40 +78,55 @@ void check_columns(Relation rel, std::span<const Column> columns) {
     }
 }
 
-// A unique index must hold the whole identity, as copies of the primary key do that REINDEX CONCURRENTLY makes.
-bool may_refuse_rows(Relation index, AttrNumber identity) {
+bool is_key_column(Relation index, int n, int column, const PrimaryKey& key) {
+    return index->rd_index->indkey.values[n] == key.first + column && index->rd_indcollation[n] == key.collation;
+}
+
+bool holds_column(Relation index, int column, const PrimaryKey& key) {
+    for (int n = 0; n < index->rd_index->indnkeyatts; n++) {
+        if (is_key_column(index, n, column, key)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// A unique index must hold the whole key, as copies of the primary key do that REINDEX CONCURRENTLY makes.
+bool may_refuse_rows(Relation index, const PrimaryKey& key) {
     const FormData_pg_index* form = index->rd_index;
     if (form->indisexclusion) {
         return true;
     }
-    if (!form->indisunique) {
-        return false;
-    }
-    bool held[3] = {};
-    for (int i = 0; i < form->indnkeyatts; i++) {
-        const int column = form->indkey.values[i] - identity;
-        if (column >= 0 && column < 3 && index->rd_indcollation[i] == C_COLLATION_OID) {
-            held[column] = true;
+    for (int column = 0; form->indisunique && column < key.columns; column++) {
+        if (!holds_column(index, column, key)) {
+            return true;
         }
     }
-    return !(held[0] && held[1] && held[2]);
+    return false;
 }
 
-bool is_on_identity(Relation index, AttrNumber identity) {
-    const FormData_pg_index* form = index->rd_index;
-    return form->indnkeyatts == 3 && form->indkey.values[0] == identity && form->indkey.values[1] == identity + 1 &&
-           form->indkey.values[2] == identity + 2 && !may_refuse_rows(index, identity);
+bool is_on_key(Relation index, const PrimaryKey& key) {
+    if (index->rd_index->indnkeyatts != key.columns) {
+        return false;
+    }
+    for (int n = 0; n < key.columns; n++) {
+        if (!is_key_column(index, n, n, key)) {
+            return false;
+        }
+    }
+    return true;
 }
 
 void check_indexes(Relation rel, TableId id) {
+    const PrimaryKey key = store::key_of(id);
     ListCell* cell = nullptr;
     List* indexes = RelationGetIndexList(rel);
     foreach (cell, indexes) {
         Relation index = index_open(lfirst_oid(cell), AccessShareLock);
-        if (may_refuse_rows(index, store::first_identity_column(id))) {
+        if (may_refuse_rows(index, key)) {
             raise_altered(rel, "has an added unique or exclusion constraint");
         }
-        if (index->rd_index->indisprimary && !is_on_identity(index, store::first_identity_column(id))) {
+        if (index->rd_index->indisprimary && !is_on_key(index, key)) {
             raise_altered(rel, "has another primary key");
         }
         index_close(index, AccessShareLock);

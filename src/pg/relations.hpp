@@ -7,14 +7,21 @@
 
 namespace idem::pg {
 
-enum class TableId : std::uint8_t { settled, inflight, seen, policies };
-inline constexpr int table_count = 4;
+enum class TableId : std::uint8_t { settled, inflight, seen, policies, audit };
+inline constexpr int table_count = 5;
 
 // A column as the install script makes it.
 struct Column {
     const char* name;
     Oid type;
     bool not_null;
+};
+
+// A primary key: columns that follow each other, all of one collation.
+struct PrimaryKey {
+    AttrNumber first;
+    int columns;
+    Oid collation;
 };
 
 // Remembers the extension's schema from the function being called. Every entry calls it first.

@@ -19,13 +19,31 @@ Datum text_datum(std::string_view part) {
     return PointerGetDatum(cstring_to_text_with_len(part.data(), static_cast<int>(part.size())));
 }
 
+void fill_equal(ScanKeyData& scan_key, int column, std::string_view value) {
+    ScanKeyEntryInitialize(&scan_key, 0, static_cast<AttrNumber>(column), BTEqualStrategyNumber, InvalidOid,
+                           C_COLLATION_OID, F_TEXTEQ, text_datum(value));
+}
+
+// (second column, third column) > (action, key): a row comparison, as the executor makes it.
+void fill_behind(ScanKeyData& scan_key, const core::Identity& after) {
+    auto* members = static_cast<ScanKeyData*>(palloc0(2 * sizeof(ScanKeyData))); // as long as the scan
+    ScanKeyEntryInitialize(&members[0], SK_ROW_MEMBER, 2, BTGreaterStrategyNumber, InvalidOid, C_COLLATION_OID,
+                           F_BTTEXTCMP, text_datum(after.action));
+    ScanKeyEntryInitialize(&members[1], SK_ROW_MEMBER | SK_ROW_END, 3, BTGreaterStrategyNumber, InvalidOid,
+                           C_COLLATION_OID, F_BTTEXTCMP, text_datum(after.key));
+    scan_key = ScanKeyData{};
+    scan_key.sk_flags = SK_ROW_HEADER;
+    scan_key.sk_attno = 2;
+    scan_key.sk_strategy = BTGreaterStrategyNumber;
+    scan_key.sk_argument = PointerGetDatum(members);
+}
+
 // Looks a row up by the leading columns of the primary key, which are text.
 HeapTuple probe(const Table& table, std::initializer_list<std::string_view> key, Snapshot snapshot) {
     ScanKeyData keys[3];
     int count = 0;
     for (const std::string_view part : key) {
-        ScanKeyEntryInitialize(&keys[count], 0, static_cast<AttrNumber>(count + 1), BTEqualStrategyNumber, InvalidOid,
-                               C_COLLATION_OID, F_TEXTEQ, text_datum(part));
+        fill_equal(keys[count], count + 1, part);
         count++;
     }
     // An MVCC snapshot judges the versions that a scan with SnapshotAny comes by: the scan itself would take predicate
@@ -144,6 +162,36 @@ HeapTuple find_row(const Table& table, const core::Identity& identity, Snapshot 
 
 HeapTuple find_row_by_text(const Table& table, std::string_view key, Snapshot snapshot) {
     return probe(table, {key}, snapshot);
+}
+
+// As in probe: the scan runs with SnapshotAny, and an MVCC snapshot judges the versions that it comes by. A scan with
+// SnapshotSelf would miss a row that moves behind it.
+AccountScan::AccountScan(const Table& opened, std::string_view account, const core::Identity* after)
+    : scan(nullptr), snapshot(RegisterSnapshot(GetLatestSnapshot())), slot(table_slot_create(opened.heap, nullptr)) {
+    ScanKeyData keys[2];
+    int count = 0;
+    fill_equal(keys[count++], 1, account);
+    if (after != nullptr) {
+        fill_behind(keys[count++], *after);
+    }
+    scan = compat::begin_index_scan(opened.heap, opened.index, SnapshotAny, count);
+    index_rescan(scan, keys, count, nullptr, 0);
+}
+
+HeapTuple AccountScan::next() {
+    while (index_getnext_slot(scan, ForwardScanDirection, slot)) {
+        CHECK_FOR_INTERRUPTS();
+        if (table_tuple_satisfies_snapshot(scan->heapRelation, slot, snapshot)) {
+            return ExecCopySlotHeapTuple(slot);
+        }
+    }
+    return nullptr;
+}
+
+void AccountScan::finish() {
+    index_endscan(scan);
+    ExecDropSingleTupleTableSlot(slot);
+    UnregisterSnapshot(snapshot);
 }
 
 void read_row(const Table& table, HeapTuple row, Datum* values, bool* nulls, int count) {

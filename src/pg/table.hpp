@@ -36,6 +36,21 @@ HeapTuple find_row(const Table& table, const core::Identity& identity, Snapshot 
 // The same for a table whose primary key is one text column.
 HeapTuple find_row_by_text(const Table& table, std::string_view key, Snapshot snapshot);
 
+// Rows of one account that are committed by now, or our own, in the order of action and key. For a table whose primary
+// key is the identity. Takes no predicate locks either.
+class AccountScan {
+public:
+    // after: from just behind this action and key on; nullptr: from the first.
+    AccountScan(const Table& opened, std::string_view account, const core::Identity* after);
+    HeapTuple next(); // copied into the current memory context; nullptr: no more
+    void finish();
+
+private:
+    IndexScanDesc scan;
+    Snapshot snapshot;
+    TupleTableSlot* slot;
+};
+
 // The first `count` columns of a row; values point into `row`.
 void read_row(const Table& table, HeapTuple row, Datum* values, bool* nulls, int count);
 

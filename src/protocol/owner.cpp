@@ -208,8 +208,9 @@ std::optional<core::Time> renew(const core::Identity& identity, const core::Toke
     const LOCKTAG tag = pg::key_lock_tag(identity);
     Owned owned{};
     if (!pg::try_key_lock_for(tag, renew_wait_ms)) {
-        // Only the owner's own transaction can hold it, or a takeover of a lease that is over. Nothing is raised by the
-        // clock, nor because nothing was seen; another token, or an outcome, that is committed is believed.
+        // Only the owner's own transaction can hold it, a takeover of a lease that is over, or an operator's call.
+        // Nothing is raised by the clock, nor because nothing was seen; another token, or an outcome, that is committed
+        // is believed.
         store::read_stored_mvcc(identity, owned.stored);
         owned.verdict =
             core::judge_owner(owned.stored.settled_facts(), owned.stored.inflight_facts(), token, pg::now(), true);

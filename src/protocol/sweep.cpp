@@ -53,10 +53,10 @@ Done sweep_settled(const pg::Table& table, const store::Candidate& candidate) {
     }
     switch (sweep) {
     case Sweep::strip:
-        store::strip(table, row);
+        store::strip_settled(row);
         return {Done::changed, Task::stripped};
     case Sweep::forget:
-        pg::delete_row(table, &tid);
+        store::delete_settled(row);
         store::count_at_commit(identity.action, store::Counter::forgotten);
         return {Done::changed, Task::forgotten};
     case Sweep::nothing:

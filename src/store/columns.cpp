@@ -63,18 +63,40 @@ constexpr pg::Column seen_columns[] = {
 };
 static_assert(std::size(seen_columns) == seen::count);
 
+constexpr pg::Column audit_columns[] = {
+    {"id", UUIDOID, true},
+    {"called_at", TIMESTAMPTZOID, true},
+    {"rows", INT8OID, true},
+    {"attempt", INT4OID, false},
+    {"call", TEXTOID, true},
+    {"account", TEXTOID, true},
+    {"action", TEXTOID, false},
+    {"key", TEXTOID, false},
+    {"verdict", TEXTOID, false},
+    {"note", TEXTOID, false},
+    {"session_user_name", TEXTOID, true},
+    {"user_name", TEXTOID, true},
+};
+static_assert(std::size(audit_columns) == audit::count);
+
 struct TableShape {
     const char* name;
     std::span<const pg::Column> columns;
-    int identity; // position of the first of its columns
+    pg::PrimaryKey key;
 };
+
+// (account, action, key)
+constexpr pg::PrimaryKey identity_from(int field) {
+    return {static_cast<AttrNumber>(field + 1), 3, C_COLLATION_OID};
+}
 
 // Policies are read by column name (store/policies.cpp): users write that table, and later versions add columns.
 constexpr TableShape shapes[pg::table_count] = {
-    {"idem_settled", settled_columns, settled::account},
-    {"idem_inflight", inflight_columns, inflight::account},
-    {"idem_seen", seen_columns, seen::account},
-    {"idem_policies", {}, 0},
+    {"idem_settled", settled_columns, identity_from(settled::account)},
+    {"idem_inflight", inflight_columns, identity_from(inflight::account)},
+    {"idem_seen", seen_columns, identity_from(seen::account)},
+    {"idem_policies", {}, {}},
+    {"idem_audit", audit_columns, {audit::id + 1, 1, InvalidOid}},
 };
 
 const TableShape& shape(pg::TableId id) {
@@ -91,8 +113,8 @@ std::span<const pg::Column> columns_of(pg::TableId id) {
     return shape(id).columns;
 }
 
-AttrNumber first_identity_column(pg::TableId id) {
-    return static_cast<AttrNumber>(shape(id).identity + 1);
+pg::PrimaryKey key_of(pg::TableId id) {
+    return shape(id).key;
 }
 
 } // namespace idem::store

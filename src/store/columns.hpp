@@ -67,10 +67,28 @@ namespace seen {
 enum Field : int { seen_at, forget_at, account, action, key, fingerprint, count };
 } // namespace seen
 
+namespace audit {
+enum Field : int {
+    id,
+    called_at,
+    rows,
+    attempt,
+    call,
+    account,
+    action,
+    key,
+    verdict,
+    note,
+    session_user_name,
+    user_name,
+    count
+};
+} // namespace audit
+
 const char* name_of(pg::TableId id);
 std::span<const pg::Column> columns_of(pg::TableId id);
 
-// Attribute number of the first of the three identity columns, which follow each other.
-AttrNumber first_identity_column(pg::TableId id);
+// The primary key as the install script makes it. Not of policies.
+pg::PrimaryKey key_of(pg::TableId id);
 
 } // namespace idem::store

@@ -31,9 +31,6 @@ bool read_settled_times(TupleTableSlot* slot, core::SettledFacts& facts);
 // The row at `tid`, found by a scan in this transaction, if it is still that of `identity`.
 bool read_settled_at(const pg::Table& table, ItemPointer tid, const core::Identity& identity, SettledRow& row);
 
-// Removes the payload; under the key lock.
-void strip(const pg::Table& table, SettledRow& row);
-
 // A value that may be NULL.
 struct Nullable {
     Datum value = Datum{0};
@@ -54,5 +51,16 @@ struct Outcome {
 // set back).
 core::Time insert_settled(const core::Identity& identity, const Outcome& outcome, const core::Policy& policy,
                           core::Time now);
+
+// The same of an outcome that was settled before, and elsewhere: its times count from `settled_at`. What is expired by
+// `now` is recorded without its payload.
+void import_settled(const core::Identity& identity, const Outcome& outcome, const core::Policy& policy,
+                    core::Time settled_at, core::Time now);
+
+// Removes the payload: the operation is answered as expired from then on. Under the key lock, with a row found with
+// Access::change.
+void strip_settled(const SettledRow& row);
+
+void delete_settled(const SettledRow& row); // the same
 
 } // namespace idem::store

@@ -1,0 +1,199 @@
+#include <algorithm>
+
+#include "protocol/erase.hpp"
+
+#include "pg/clock.hpp"
+#include "pg/durability.hpp"
+#include "pg/idle_claim.hpp"
+#include "pg/key_lock.hpp"
+#include "pg/settings.hpp"
+#include "pg/table.hpp"
+#include "store/audit.hpp"
+#include "store/columns.hpp"
+#include "store/datum.hpp"
+#include "store/inflight.hpp"
+#include "store/settled.hpp"
+
+namespace idem::protocol {
+
+namespace {
+
+constexpr int chunk_size = 100; // operations that are found before they are locked one by one
+
+bool has_payload(const store::InflightRow& row) {
+    using namespace store::inflight;
+    return !row.nulls[request] || !row.nulls[progress] || !row.nulls[last_error];
+}
+
+bool is_settled_with_payload(const pg::Table& table, HeapTuple tuple) {
+    bool is_null = false;
+    return !DatumGetBool(heap_getattr(tuple, store::settled::stripped + 1, RelationGetDescr(table.heap), &is_null));
+}
+
+bool is_inflight_with_payload(const pg::Table& table, HeapTuple tuple) {
+    store::InflightRow row;
+    pg::read_row(table, tuple, row.values, row.nulls, store::inflight::count);
+    return has_payload(row);
+}
+
+// Under the key lock; false: there is nothing (any more).
+bool erase_settled(const core::Identity& identity) {
+    store::SettledRow row;
+    if (!store::find_settled(identity, SnapshotSelf, pg::Access::change, row) || row.facts.stripped) {
+        return false;
+    }
+    store::strip_settled(row);
+    return true;
+}
+
+bool erase_inflight(const core::Identity& identity) {
+    using namespace store::inflight;
+    store::InflightRow row;
+    if (!store::find_inflight(identity, SnapshotSelf, pg::Access::change, row) || !has_payload(row)) {
+        return false;
+    }
+    row.clear(request);
+    row.clear(progress);
+    row.clear(last_error);
+    store::update_inflight(row);
+    return true;
+}
+
+struct Kind {
+    const char* what;
+    pg::TableId table;
+    bool (*has_payload)(const pg::Table& table, HeapTuple tuple);
+    bool (*erase)(const core::Identity& identity);
+};
+// In the order in which an operation moves: what leaves the first table after it was searched is found in the second.
+constexpr Kind kinds[erased_kinds] = {
+    {"inflight", pg::TableId::inflight, is_inflight_with_payload, erase_inflight},
+    {"settled", pg::TableId::settled, is_settled_with_payload, erase_settled},
+};
+
+// Where a search stands: behind this operation of this kind.
+struct Position {
+    int kind = 0;
+    bool at_start = true;
+    core::StoredIdentity last;
+};
+
+// Of this session's last call. Only a hint, so nothing need be undone: whatever a transaction that was rolled back, or
+// another session, makes of the rows, a round is complete only when it has come by all of them.
+constinit Position resume;
+
+core::Identity identity_of(const pg::Table& table, HeapTuple tuple, pg::TableId id) {
+    const int first = store::key_of(id).first;
+    std::string_view parts[3];
+    for (int i = 0; i < 3; i++) {
+        bool is_null = false;
+        parts[i] = store::view_of(heap_getattr(tuple, first + i, RelationGetDescr(table.heap), &is_null));
+    }
+    return {parts[0], parts[1], parts[2]};
+}
+
+struct Chunk {
+    core::StoredIdentity operations[chunk_size];
+    int size;
+};
+
+// Finds operations with payload, behind the position.
+void find_next(const Position& from, std::string_view account, int limit, Chunk& chunk) {
+    const Kind& kind = kinds[from.kind];
+    const core::Identity after = from.last.get();
+    const pg::Table table = pg::open_table(kind.table, pg::Access::look);
+    pg::AccountScan scan(table, account, from.at_start ? nullptr : &after);
+    chunk.size = 0;
+    while (chunk.size < std::min(limit, chunk_size)) {
+        HeapTuple tuple = scan.next();
+        if (tuple == nullptr) {
+            break;
+        }
+        if (kind.has_payload(table, tuple)) {
+            chunk.operations[chunk.size++] = core::StoredIdentity(identity_of(table, tuple, kind.table));
+        }
+        heap_freetuple(tuple);
+    }
+    scan.finish();
+    pg::close_table(table);
+}
+
+std::int64_t erase_chunk(const Kind& kind, const Chunk& chunk) {
+    std::int64_t erased = 0;
+    for (int i = 0; i < chunk.size; i++) {
+        const core::Identity identity = chunk.operations[i].get();
+        const LOCKTAG tag = pg::key_lock_tag(identity);
+        pg::wait_for_key_lock(tag);
+        if (kind.erase(identity)) {
+            erased++;
+        } else {
+            pg::release_key_lock(tag);
+        }
+    }
+    return erased;
+}
+
+struct Search {
+    std::string_view account;
+    std::int64_t left; // rows that may still be erased
+    MemoryContext scratch;
+    Erased erased;
+};
+
+// From the position to the end of the last kind, or until enough is erased. True: came to the end.
+bool search(Search& s, Position& position) {
+    auto* chunk = static_cast<Chunk*>(palloc(sizeof(Chunk)));
+    while (position.kind < erased_kinds) {
+        if (s.left == 0) {
+            return false;
+        }
+        MemoryContext old = MemoryContextSwitchTo(s.scratch);
+        find_next(position, s.account, static_cast<int>(s.left), *chunk);
+        const std::int64_t erased = erase_chunk(kinds[position.kind], *chunk);
+        MemoryContextSwitchTo(old);
+        MemoryContextReset(s.scratch);
+        s.erased.rows[position.kind] += erased;
+        s.left -= erased;
+        if (chunk->size == 0) {
+            position = Position{position.kind + 1};
+        } else {
+            position.at_start = false;
+            position.last = chunk->operations[chunk->size - 1];
+        }
+    }
+    return true;
+}
+
+} // namespace
+
+Erased erase(std::string_view account, std::string_view note) {
+    Search s{account, pg::settings.batch_size,
+             AllocSetContextCreate(CurrentMemoryContext, "pg_idem erase", ALLOCSET_DEFAULT_SIZES)};
+    for (int i = 0; i < erased_kinds; i++) {
+        s.erased.what[i] = kinds[i].what;
+    }
+    Position position = resume.last.get().account == account ? resume : Position{};
+    const bool from_start = position.at_start && position.kind == 0;
+    bool at_end = search(s, position);
+    if (at_end && !from_start) {
+        position = Position{};
+        at_end = search(s, position); // all of it: what was erased before may have been rolled back
+    }
+    resume = at_end ? Position{} : position;
+    MemoryContextDelete(s.scratch);
+
+    store::AuditEntry entry{"erase"};
+    for (const std::int64_t rows : s.erased.rows) {
+        entry.rows += rows;
+    }
+    entry.account = account;
+    entry.note = note;
+    if (entry.rows > 0) {
+        pg::arm_idle_claim_timeout(); // the key locks are kept to the end of the transaction
+    }
+    pg::require_durable_commit();
+    store::insert_audit(entry, pg::now());
+    return s.erased;
+}
+
+} // namespace idem::protocol
