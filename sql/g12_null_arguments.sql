@@ -48,10 +48,16 @@ SELECT * FROM pg_temp.combinations('idem_once', $$ 'n'::text; 'a'::text; 'k'::te
 SELECT * FROM pg_temp.combinations('idem_once_batch', $$ 'n'::text; 'a'::text; '{k}'::text[]; ARRAY['\x01'::bytea]::bytea[] $$);
 SELECT * FROM pg_temp.combinations('idem_run', $$ 'n'::text; 'a'::text; 'k'::text; '{}'::jsonb; 'g12_null_handler(jsonb)'::regprocedure; '0'::interval; '2020-01-01'::timestamptz; '\x01'::bytea $$);
 SELECT * FROM pg_temp.combinations('idem_current', '');
+SELECT * FROM pg_temp.combinations('idem_resolve', $$ 'n'::text; 'a'::text; 'mine'::text; 'completed'::text; '1'::jsonb; 200::integer; 'b'::text; 'note'::text; 1::integer $$);
+SELECT * FROM pg_temp.combinations('idem_resolve', $$ 'n'::text; 'a'::text; 'mine'::text; 'retry'::text; '1'::jsonb; 200::integer; 'b'::text; 'note'::text; 1::integer $$);
+SELECT * FROM pg_temp.combinations('idem_reset', $$ 'n'::text; 'a'::text; 'k'::text; 'note'::text $$);
+SELECT * FROM pg_temp.combinations('idem_erase', $$ 'n'::text; 'note'::text $$);
+SELECT * FROM pg_temp.combinations('idem_import', $$ 'n'::text; 'a'::text; 'k'::text; 'failed'::text; 400::integer; '1'::jsonb; 'b'::text; '\x01'::bytea; '2020-01-01'::timestamptz $$);
 SELECT * FROM pg_temp.combinations('idem_reject', $$ '{}'::jsonb; 400::integer $$);
 SELECT * FROM pg_temp.combinations('idem_fingerprint', $$ '{}'::jsonb; '{/a}'::text[] $$);
 -- Nothing left behind
 SELECT (SELECT count(*) FROM idem_settled WHERE account = 'n') AS settled, (SELECT count(*) FROM idem_seen WHERE account = 'n') AS seen,
+       (SELECT count(*) FROM idem_audit WHERE account = 'n') AS audit,
        (SELECT string_agg(key || CASE WHEN md5(i::text) = :'before' THEN ' as before' ELSE ' changed' END, ', ') FROM idem_inflight AS i WHERE account = 'n') AS inflight;
 SELECT * FROM idem_current();
 ROLLBACK;

@@ -39,6 +39,7 @@ CREATE TYPE hostile.idem_claim_result AS (x int);
 CREATE TABLE hostile.idem_settled (x int);
 CREATE TABLE hostile.idem_inflight (x int);
 CREATE TABLE hostile.idem_seen (x int);
+CREATE TABLE hostile.idem_audit (x int);
 CREATE TABLE hostile.idem_policies (action text, retention interval);
 CREATE VIEW hostile.idempotent_operations AS SELECT 1 AS x;
 CREATE FUNCTION hostile.idem_session_ended(integer, timestamptz) RETURNS boolean LANGUAGE sql AS 'SELECT hostile.trap()';
@@ -72,6 +73,11 @@ SELECT public.idem_guard('h', 'h', 'k2', '00000000-0000-0000-0000-000000000001')
 SELECT public.idem_release('h', 'h', 'k2', '00000000-0000-0000-0000-000000000001', error => 'e');
 SELECT state, last_error FROM public.idem_lookup('h', 'h', 'k2');
 SELECT outcome FROM public.idem_claim('h', 'hostile', 'no uuid', '{}');
+SELECT public.idem_resolve('h', 'h', 'k2', 'retry', note => 'n') IS NOT NULL AS ok;
+SELECT public.idem_resolve('h', 'h', 'k2', 'completed', '1', 200, 'b', 'n', 1) IS NOT NULL AS ok;
+SELECT public.idem_reset('h', 'h', 'k2', 'n');
+SELECT public.idem_import('h', 'h', 'k2', 'failed', 400, '1', 'b', '\x01', '2020-01-01');
+SELECT what, rows FROM public.idem_erase('h/', 'n');
 SELECT public.idem_once('h', 'h', 'k1', '{}'), public.idem_once('h', 'h', 'k1', '{}');
 SELECT key, verdict FROM public.idem_once_batch('h', 'h', '{b,a,b}');
 SELECT outcome, replayed, result FROM public.idem_run('h', 'h', 'k3', '{"a": 1}', 'public.hostile_handler(jsonb)');
@@ -118,6 +124,7 @@ SELECT outcome, result FROM public.idem_run('h', 'h', 'k5', '1', 'public.hostile
 SELECT count(*) FROM public.idempotent_operations WHERE account = 'h';
 RESET search_path;
 DELETE FROM idem_policies;
+DELETE FROM idem_audit;
 DROP FUNCTION hostile_handler;
 SET client_min_messages = error;
 DROP SCHEMA hostile CASCADE;

@@ -28,6 +28,10 @@ SELECT idem_run('p', 'act', 'k', '{}', 'privileges_handler(jsonb)');
 SELECT idem_current();
 SELECT idem_reject('{}');
 SELECT idem_fingerprint('{}');
+SELECT idem_resolve('p', 'act', 'k', 'retry');
+SELECT idem_reset('p', 'act', 'k', 'note');
+SELECT idem_erase('p', 'note');
+SELECT idem_import('p', 'act', 'k', 'failed', settled_at => '2020-01-01');
 SELECT idem_now();
 SELECT idem_stats_reset();
 SELECT idem_stats_rows();
@@ -37,6 +41,7 @@ SELECT count(*) FROM idem_settled;
 SELECT count(*) FROM idem_inflight;
 SELECT count(*) FROM idem_seen;
 SELECT count(*) FROM idem_policies;
+SELECT count(*) FROM idem_audit;
 SELECT count(*) FROM idempotent_operations;
 SELECT count(*) FROM idem_stats;
 SELECT count(*) FROM idem_holders;
@@ -68,6 +73,8 @@ SELECT * FROM idem_once_batch('p', 'act', '{k,l}');
 SELECT count(*) FROM idem_settled;
 SELECT count(*) FROM idempotent_operations;
 INSERT INTO idem_policies (action) VALUES ('x');
+-- The functions of an owner are not those of an operator
+SELECT idem_reset('p', 'act', 'k', 'note');
 -- with row_security off as well as on
 SET row_security = off;
 SELECT outcome, result FROM idem_claim('p', 'act', 'k', '{}');

@@ -126,6 +126,44 @@ is($s->ok(claim('late', lease => q('1 h'))), 'in_progress', 'G5: not taken while
 $s->ok(q(COMMIT PREPARED 'late'));
 is($s->ok(claim('late', columns => 'outcome, result')), 'completed|"late"', 'G1: it commits all the same');
 
+# Calls of an operator: prepared, they hold the key, and take effect, the record of them included, with the transaction.
+foreach my $end (qw(c r))
+{
+	$s->ok(claim("$_-$end", lease => q('1 h'), token => "'$token'")) foreach qw(decided retried);
+	$s->ok('BEGIN; ' . claim("$_-$end") . '; ' . call('idem_complete', "$_-$end", result => q('"secret"')) . '; COMMIT') foreach qw(reset);
+	$s->ok("BEGIN; SELECT outcome FROM idem_claim('erase-$end', 'pay', 'k', '{}'); SELECT idem_complete('erase-$end', 'pay', 'k', '1'); COMMIT");
+	prepare("decided-$end", call('idem_resolve', "decided-$end", verdict => q('completed'), result => q('"o"')));
+	prepare("retried-$end", call('idem_resolve', "retried-$end", verdict => q('retry')));
+	prepare("reset-$end", call('idem_reset', "reset-$end", note => q('n')));
+	prepare("imported-$end", call('idem_import', "imported-$end", settled_as => q('failed'), settled_at => 'now()'));
+	prepare("erased-$end", "SELECT sum(rows) FROM idem_erase('erase-$end', 'n')");
+}
+my $records = q(SELECT count(*) FROM idem_audit);
+is($s->ok($records), '0', 'no record of what is only prepared');
+is($s->try("SET lock_timeout = '50ms'; " . call('idem_guard', 'decided-c', token => "'$token'")), '55P03', 'G6: the owner waits for a prepared decision');
+is($s->try(call('idem_resolve', 'retried-c', verdict => q('retry'))), '55P03', 'G1: another operator waits too');
+$s->ok('RESET lock_timeout');
+is($s->ok(claim('imported-c')), 'in_progress', 'G1: what is being imported is not granted');
+is($s->ok(claim('reset-c')), 'completed', 'G3: what is being reset is replayed');
+$node->stop('immediate');
+$node->start;
+$s = session($node);
+is($s->ok(claim('imported-c', columns => 'outcome, holder')), 'in_progress|prepared transaction', 'G1: nor after a crash');
+$s->ok("COMMIT PREPARED '$_-c'; ROLLBACK PREPARED '$_-r'") foreach qw(decided retried reset imported erased);
+is($s->try(call('idem_guard', 'decided-c', token => "'$token'")), 'IDM04', 'G6: decided');
+is($s->ok(call('idem_guard', 'decided-r', token => "'$token'", columns => 'r > now()')), 't', 'G6: rolled back, still the owner');
+is($s->try(call('idem_guard', 'retried-c', token => "'$token'")), 'IDM02', 'G6: granted to another attempt');
+is($s->ok(claim('retried-c', lease => q('1 h'), columns => 'outcome, attempt')), 'recovered|2', 'G5: which is this one');
+is($s->ok('BEGIN; ' . claim('reset-c') . '; ROLLBACK'), 'claimed', 'reset');
+is($s->ok(claim('reset-r', columns => 'outcome, result')), 'completed|"secret"', 'G3: not reset');
+is($s->ok(claim('imported-c')), 'failed', 'imported');
+is($s->ok('BEGIN; ' . claim('imported-r') . '; ROLLBACK'), 'claimed', 'not imported');
+is($s->ok("SELECT outcome FROM idem_claim('erase-c', 'pay', 'k', '{}')"), 'expired', 'G7: erased');
+is($s->ok("SELECT outcome FROM idem_claim('erase-r', 'pay', 'k', '{}')"), 'completed', 'G3: not erased');
+is($s->ok(q(SELECT string_agg(call || ' ' || COALESCE(key, account), ', ' ORDER BY call, key) FROM idem_audit)),
+	'erase erase-c, import imported-c, reset reset-c, resolve decided-c, resolve retried-c', 'the record of what was committed');
+is($s->ok("SELECT count(*) FROM pg_locks WHERE objsubid = ${\ LOCK_CLASS}"), '0', 'no lock is left behind');
+
 $s->quit;
 $once->quit;
 $node->stop;

@@ -60,6 +60,10 @@ my %writers = (
 	'idem_guard' => call('idem_guard', 'leased', token => "'$token'"),
 	'idem_once' => call('idem_once', 'message'),
 	'idem_once_batch' => q{SELECT * FROM idem_once_batch('acme', 'pay', '{a,b}')},
+	'idem_resolve' => call('idem_resolve', 'leased', verdict => q('retry')),
+	'idem_reset' => call('idem_reset', 'done', note => q('n')),
+	'idem_erase' => q{SELECT * FROM idem_erase('acme', 'n')},
+	'idem_import' => call('idem_import', 'new', settled_as => q('failed'), settled_at => 'now()'),
 	'idem_run' => q{SELECT * FROM idem_run('acme', 'pay', 'new', '{}', 'echo(jsonb)')});
 foreach my $writer (sort keys %writers)
 {

@@ -29,13 +29,15 @@ $s->ok(claim('brief', lease => q('1 ms')));
 $s->ok(claim([ 'acme', 'once', 'brief' ], lease => q('1 ms')));
 $s->ok(claim('released', lease => q('1 h'), token => "'$token'") . '; ' . call('idem_release', 'released', token => "'$token'"));
 $s->ok(call('idem_once', 'message', request => q('{"m": 1}')));
+$s->ok(claim('granted', lease => q('1 h')) . '; ' . call('idem_resolve', 'granted', verdict => q('retry'), note => q(E'a\tnote')));
 my $bound = session($node);
 $bound->ok(claim('bound', lease => q('1 h'), session_bound => 'true'));
 my $pid = $bound->pid;
 my $everything = q{
 	SELECT md5(string_agg(t, E'\n' ORDER BY t COLLATE "C")) FROM (
 		SELECT 's' || s::text AS t FROM idem_settled s UNION ALL SELECT 'i' || i::text FROM idem_inflight i
-		UNION ALL SELECT 'm' || m::text FROM idem_seen m UNION ALL SELECT 'p' || p::text FROM idem_policies p) x};
+		UNION ALL SELECT 'm' || m::text FROM idem_seen m UNION ALL SELECT 'p' || p::text FROM idem_policies p
+		UNION ALL SELECT 'a' || a::text FROM idem_audit a) x};
 my $before = $s->ok($everything);
 
 sub check
@@ -57,6 +59,7 @@ sub check
 	is($s->ok(claim('bound', lease => q('1 h'), columns => 'outcome, attempt')), 'recovered|2', "G5: $how: session-bound claim is free");
 	is($s->ok(claim('brief', lease => q('1 h'), columns => 'outcome, attempt')), 'recovered|2', "G5: $how: lease that is over is recovered");
 	is($s->ok(claim('released', lease => q('1 h'), columns => 'outcome, attempt')), 'recovered|2', "G5: $how: released one is recovered");
+	is($s->ok(claim('granted', lease => q('1 h'), columns => 'outcome, attempt')), 'recovered|2', "G5: $how: granted attempt");
 	is($s->ok(claim([ 'acme', 'once', 'brief' ], columns => 'outcome, status')), 'failed|503', "G5: $how: rule stored with the claim");
 	is($s->ok(call('idem_once', 'message', request => q('{"m": 1}'))), 'f', "G10: $how: message is known");
 	is($s->try(call('idem_once', 'message', request => q('{"m": 2}'))), 'IDM09', "G4: $how: message with other content");

@@ -1,5 +1,5 @@
-// decide() and judge_owner() against tables written from the design, over every situation that they tell
-// apart, and by name for the rules that a guarantee (G1..G12) rests on.
+// decide(), judge_owner() and judge_operator() against tables written from the design, over every situation that they
+// tell apart, and by name for the rules that a guarantee (G1..G12) rests on.
 
 #include "core/decide.hpp"
 
@@ -22,6 +22,11 @@ std::ostream& operator<<(std::ostream& out, Verdict verdict) {
     constexpr std::array names{"mismatch",   "fingerprint_missing", "replay",       "expired",
                                "review",     "in_progress",         "too_old",      "grant_first",
                                "grant_next", "repeat_answer",       "fail_by_rule", "review_by_rule"};
+    return out << names.at(static_cast<std::size_t>(verdict));
+}
+
+std::ostream& operator<<(std::ostream& out, OperatorVerdict verdict) {
+    constexpr std::array names{"open", "settled", "nothing"};
     return out << names.at(static_cast<std::size_t>(verdict));
 }
 
@@ -829,6 +834,56 @@ TEST(JudgeOwner, AgreesWithARepeatedClaim) {
             ASSERT_EQ(decide(s).verdict == Verdict::repeat_answer, judge(s) == OwnerVerdict::current) << s;
         },
         start);
+}
+
+// An operator decides about what a claim would find in flight, unless that claim would be answered by rule `fail`.
+TEST(JudgeOperator, G5_AgreesWithAClaimThatFindsItFailed) {
+    Situation start;
+    start.print = Print::a;
+    for_each_inflight(
+        [](const Situation& s) {
+            if (s.holder == Holder::none) {
+                return;
+            }
+            const InflightFacts inflight = inflight_facts(s);
+            const bool failed = decide_unattended(inflight, now).verdict == Verdict::fail_by_rule;
+            ASSERT_EQ(judge_operator(nullptr, &inflight, now, false),
+                      failed ? OperatorVerdict::settled : OperatorVerdict::open)
+                << s;
+            ASSERT_EQ(judge_operator(nullptr, &inflight, now, true), OperatorVerdict::open) << s;
+        },
+        start);
+}
+
+TEST(JudgeOperator, G3_WhatIsRememberedIsSettled) {
+    for (const Settled state : settled_states) {
+        const SettledFacts settled = settled_facts(state, Print::a);
+        const bool known = state != Settled::none && state != Settled::at_forgetting && state != Settled::forgotten;
+        EXPECT_EQ(judge_operator(state == Settled::none ? nullptr : &settled, nullptr, now, false),
+                  known ? OperatorVerdict::settled : OperatorVerdict::nothing);
+        const InflightFacts inflight = inflight_facts(owned(Passed::before, Rule::retry)); // a new attempt
+        EXPECT_EQ(judge_operator(&settled, &inflight, now, false), OperatorVerdict::open);
+    }
+}
+
+// One attempt granted past the rule and max_attempts, and no more: what takes it is judged by them again.
+TEST(JudgeOperator, G5_AGrantedAttemptIsOne) {
+    for (const Rule rule : rules) {
+        InflightFacts row;
+        row.rule = rule;
+        row.failures = max_attempts;
+        row.max_attempts = max_attempts;
+        row.due_at = now;
+        row.granted = true;
+        EXPECT_EQ(decide_unattended(row, now).verdict, Verdict::grant_next);
+        EXPECT_EQ(decide_unattended(row, now - 1).verdict, Verdict::in_progress);
+        EXPECT_EQ(judge_operator(nullptr, &row, now, false), OperatorVerdict::open);
+        row.granted = false; // taken
+        row.token = own_token;
+        row.lease_expires_at = now;
+        EXPECT_EQ(decide_unattended(row, now).verdict,
+                  rule == Rule::fail ? Verdict::fail_by_rule : Verdict::review_by_rule);
+    }
 }
 
 TEST(Clock, EndsAreExclusive) {

@@ -1,7 +1,10 @@
 #include "core/key_format.hpp"
 
+#include <array>
 #include <cctype>
 #include <cstddef>
+#include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -105,6 +108,43 @@ TEST(KeyFormat, WhatIsNotTheTimeDoesNotMoveIt) {
             EXPECT_EQ(uuidv7_time(changed(v7, at, 'e')), uuidv7_time(v7)) << at;
         }
     }
+}
+
+std::string written(const std::array<std::uint8_t, 16>& uuid) {
+    constexpr std::string_view digits = "0123456789abcdef";
+    std::string text;
+    for (const std::uint8_t byte : uuid) {
+        if (text.size() == 8 || text.size() == 13 || text.size() == 18 || text.size() == 23) {
+            text += '-';
+        }
+        text += digits[byte >> 4];
+        text += digits[byte & 0xF];
+    }
+    return text;
+}
+
+TEST(Uuidv7, HoldsTheTimeAndIsInOrder) {
+    std::array<std::uint8_t, 16> zeros{};
+    std::array<std::uint8_t, 16> ones{};
+    ones.fill(0xFF);
+    const Time start = (22 * 365 + 6 + 31 + 21) * day;
+    for (Time time = start; time < start + 3 * second; time += 997) {
+        for (const auto& random : {zeros, ones}) {
+            const std::string text = written(uuidv7(time, random));
+            ASSERT_TRUE(has_format(text, KeyFormat::uuidv7)) << text;
+            ASSERT_EQ(uuidv7_time(text), time / 1000 * 1000) << text;
+        }
+        ASSERT_LT(uuidv7(time, ones), uuidv7(time + 1, zeros)); // also within a millisecond
+    }
+    EXPECT_EQ(written(uuidv7(unix_epoch, zeros)), "00000000-0000-7000-8000-000000000000");
+    EXPECT_EQ(written(uuidv7(unix_epoch + 500, ones)), "00000000-0000-7800-bfff-ffffffffffff");
+}
+
+TEST(Uuidv7, TimesThatItCannotHoldAreTheNearestOnes) {
+    const std::array<std::uint8_t, 16> zeros{};
+    EXPECT_EQ(uuidv7_time(written(uuidv7(start_of_time, zeros))), unix_epoch);
+    EXPECT_EQ(uuidv7_time(written(uuidv7(std::numeric_limits<Time>::min(), zeros))), unix_epoch);
+    EXPECT_EQ(uuidv7_time(written(uuidv7(end_of_time, zeros))), unix_epoch + 0xFFFF'FFFF'FFFF * 1000);
 }
 
 } // namespace
