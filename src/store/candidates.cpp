@@ -19,7 +19,7 @@ void add(Candidates& found, int& room, const Candidate& candidate) {
 } // namespace
 
 bool read_identity(TupleTableSlot* row, pg::TableId id, core::StoredIdentity& identity) {
-    const AttrNumber first = first_identity_column(id);
+    const AttrNumber first = key_of(id).first;
     std::string_view parts[3];
     const std::size_t limits[3] = {core::max_account_bytes, core::max_action_bytes, core::max_key_bytes};
     for (int i = 0; i < 3; i++) {
