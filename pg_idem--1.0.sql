@@ -494,6 +494,16 @@ COMMENT ON FUNCTION idem_import(text, text, text, text, integer, jsonb, text, by
 'Bring over the record of an operation that was settled before, and elsewhere; its times count from settled_at. settled_as: completed or failed. False: the operation is already known here.';
 
 -- ---------------------------------------------------------------------------------------------------------
+-- Seeing
+-- ---------------------------------------------------------------------------------------------------------
+
+CREATE FUNCTION idem_doctor()
+    RETURNS TABLE (check_name text, status text, detail text, advice text)
+    LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 40 AS 'MODULE_PATHNAME', 'pg_idem_doctor';
+COMMENT ON FUNCTION idem_doctor() IS
+'What makes the guarantees weaker on this server and in this database: one row for each check, or for each finding. status: ok, info, warning, critical. advice: what to do, NULL where ok. As a role with pg_monitor it sees all sessions.';
+
+-- ---------------------------------------------------------------------------------------------------------
 -- Nobody may call anything until granted.
 -- ---------------------------------------------------------------------------------------------------------
 
@@ -517,7 +527,8 @@ REVOKE ALL ON FUNCTION
     idem_stats_rows(), idem_stats_reset(text), idem_holders_rows(), idem_gauges_row(),
     idem_resolve(text, text, text, text, jsonb, integer, text, text, integer),
     idem_reset(text, text, text, text), idem_erase(text, text),
-    idem_import(text, text, text, text, integer, jsonb, text, bytea, timestamptz)
+    idem_import(text, text, text, text, integer, jsonb, text, bytea, timestamptz),
+    idem_doctor()
 FROM PUBLIC;
 
 -- Except what names no account and no key.

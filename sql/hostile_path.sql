@@ -108,6 +108,9 @@ SET x.y = '{"tenant": "h"}';
 SELECT outcome, result FROM public.idem_claim('h', 'h', 'k1', '{"a": 1}');
 SELECT outcome, result FROM public.idem_claim('i', 'h', 'k1', '{"a": 1}');
 RESET pg_idem.account_from;
+-- The doctor: each check can be made, and finds what it finds elsewhere
+SELECT check_name, detail FROM public.idem_doctor() WHERE pg_catalog.starts_with(detail, 'cannot');
+SELECT check_name, status FROM public.idem_doctor() WHERE check_name OPERATOR(pg_catalog.=) ANY ('{tables,handler,autovacuum}');
 -- In temporary objects, which come first even where the path does not say so
 RESET search_path;
 CREATE TEMP TABLE idem_settled (x int);

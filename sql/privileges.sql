@@ -37,6 +37,7 @@ SELECT idem_stats_reset();
 SELECT idem_stats_rows();
 SELECT idem_holders_rows();
 SELECT idem_gauges_row();
+SELECT count(*) FROM idem_doctor();
 SELECT count(*) FROM idem_settled;
 SELECT count(*) FROM idem_inflight;
 SELECT count(*) FROM idem_seen;

@@ -10,6 +10,8 @@
 extern "C" {
 #include "access/twophase.h"
 #include "postmaster/bgworker.h"
+#include "catalog/pg_database.h"
+#include "catalog/pg_namespace.h"
 #include "storage/proc.h"
 #include "storage/procarray.h"
 #include "storage/sinvaladt.h"
@@ -19,9 +21,11 @@ extern "C" {
 #include "utils/wait_event.h"
 }
 
+#define PG_IDEM_VERSION "1.0"
+
 // 18: the library says its name and version.
 #if PG_VERSION_NUM >= 180000
-#define PG_IDEM_MODULE_MAGIC PG_MODULE_MAGIC_EXT(.name = "pg_idem", .version = "1.0")
+#define PG_IDEM_MODULE_MAGIC PG_MODULE_MAGIC_EXT(.name = "pg_idem", .version = PG_IDEM_VERSION)
 #else
 #define PG_IDEM_MODULE_MAGIC PG_MODULE_MAGIC
 #endif
@@ -119,6 +123,25 @@ inline AclResult check_execute(Oid function, Oid role) {
     return pg_proc_aclcheck(function, role, ACL_EXECUTE);
 #endif
 }
+
+inline bool may_connect(Oid role) {
+#if PG_VERSION_NUM >= 160000
+    return object_aclcheck(DatabaseRelationId, MyDatabaseId, role, ACL_CONNECT) == ACLCHECK_OK;
+#else
+    return pg_database_aclcheck(MyDatabaseId, role, ACL_CONNECT) == ACLCHECK_OK;
+#endif
+}
+
+inline bool may_use_schema(Oid schema, Oid role) {
+#if PG_VERSION_NUM >= 160000
+    return object_aclcheck(NamespaceRelationId, schema, role, ACL_USAGE) == ACLCHECK_OK;
+#else
+    return pg_namespace_aclcheck(schema, role, ACL_USAGE) == ACLCHECK_OK;
+#endif
+}
+
+// 17: a background worker may be connected as a role that cannot log in.
+inline constexpr bool worker_role_needs_login = PG_VERSION_NUM < 170000;
 
 // 16: the settings moved to a hash table, with a look-up of its own.
 inline const config_generic* find_setting(const char* name) {

@@ -241,6 +241,10 @@ Oid table_oid(TableId id) {
     return oid;
 }
 
+Oid named_table(TableId id) {
+    return get_relname_relid(store::name_of(id), cache.schema);
+}
+
 void forget_table(TableId id) {
     cache.table[static_cast<int>(id)] = InvalidOid;
     cache.checked[static_cast<int>(id)] = false;

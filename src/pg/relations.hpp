@@ -35,6 +35,9 @@ Oid current_schema();
 // trigger, row security, partitioning, added constraint, default, or generated column; a column missing.
 Oid table_oid(TableId id);
 
+// The same unchecked, for those who only look at the catalogue; InvalidOid: there is none.
+Oid named_table(TableId id);
+
 // Looks the table up anew next time.
 void forget_table(TableId id);
 

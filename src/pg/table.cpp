@@ -194,6 +194,30 @@ void AccountScan::finish() {
     UnregisterSnapshot(snapshot);
 }
 
+Scan::Scan(const Table& opened)
+    : snapshot(RegisterSnapshot(GetLatestSnapshot())), heap(opened.heap),
+      scan(table_beginscan(opened.heap, SnapshotAny, 0, nullptr)), slot(table_slot_create(opened.heap, nullptr)) {}
+
+HeapTuple Scan::next() {
+    if (row != nullptr) {
+        heap_freetuple(row);
+        row = nullptr;
+    }
+    while (row == nullptr && table_scan_getnextslot(scan, ForwardScanDirection, slot)) {
+        CHECK_FOR_INTERRUPTS();
+        if (table_tuple_satisfies_snapshot(heap, slot, snapshot)) {
+            row = ExecCopySlotHeapTuple(slot);
+        }
+    }
+    return row;
+}
+
+void Scan::finish() {
+    ExecDropSingleTupleTableSlot(slot);
+    table_endscan(scan);
+    UnregisterSnapshot(snapshot);
+}
+
 void read_row(const Table& table, HeapTuple row, Datum* values, bool* nulls, int count) {
     TupleDesc desc = RelationGetDescr(table.heap);
     for (int i = 0; i < count; i++) {

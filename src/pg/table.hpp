@@ -51,6 +51,21 @@ private:
     TupleTableSlot* slot;
 };
 
+// Every row that the latest MVCC snapshot sees, in physical order. No predicate locks, as above.
+class Scan {
+public:
+    explicit Scan(const Table& opened);
+    HeapTuple next(); // good until the next call; nullptr: no more
+    void finish();
+
+private:
+    Snapshot snapshot;
+    Relation heap;
+    TableScanDesc scan;
+    TupleTableSlot* slot;
+    HeapTuple row = nullptr;
+};
+
 // The first `count` columns of a row; values point into `row`.
 void read_row(const Table& table, HeapTuple row, Datum* values, bool* nulls, int count);
 

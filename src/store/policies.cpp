@@ -1,4 +1,5 @@
 #include <cstring>
+#include <new>
 #include <optional>
 #include <string_view>
 
@@ -121,6 +122,13 @@ core::PolicyRow find_policy(const pg::Table& table, std::string_view action, Sna
     return tuple == nullptr ? core::PolicyRow{} : read_policy(table, tuple);
 }
 
+std::string_view copy_of(std::optional<std::string_view> text) {
+    if (!text) {
+        return {};
+    }
+    return {pnstrdup(text->data(), text->size()), text->size()};
+}
+
 core::Policy load(std::string_view action) {
     const pg::Table table = pg::open_table(pg::TableId::policies, pg::Access::look);
     cache.table = RelationGetRelid(table.heap);
@@ -186,6 +194,35 @@ Handler handler_for(std::string_view action) {
     none_if_empty(handler.function);
     none_if_empty(handler.role);
     return handler;
+}
+
+StoredPolicies read_all_policies() {
+    const pg::Table table = pg::open_table(pg::TableId::policies, pg::Access::look);
+    StoredPolicies all{};
+    int room = 16;
+    auto* rows = static_cast<StoredPolicy*>(palloc(sizeof(StoredPolicy) * room));
+    pg::Scan scan(table);
+    for (HeapTuple tuple = scan.next(); tuple != nullptr; tuple = scan.next()) {
+        if (all.count == room) {
+            room *= 2;
+            rows = static_cast<StoredPolicy*>(repalloc(rows, sizeof(StoredPolicy) * room));
+        }
+        StoredPolicy& stored = *new (&rows[all.count++]) StoredPolicy;
+        const Columns columns(table.heap, tuple);
+        stored.action = copy_of(columns.text("action"));
+        stored.row = read_policy(table, tuple);
+        stored.handler = copy_of(columns.text("handler"));
+        stored.handler_role = copy_of(columns.text("handler_role"));
+        stored.sets_handler = columns.text("handler").has_value();
+        stored.sets_handler_role = columns.text("handler_role").has_value();
+        if (stored.action == all_others) {
+            all.star = stored;
+        }
+    }
+    scan.finish();
+    pg::close_table(table);
+    all.rows = rows;
+    return all;
 }
 
 void init_policies() {

@@ -18,6 +18,28 @@ struct Handler {
 };
 Handler handler_for(std::string_view action);
 
+// A row of the table as it stands; text in the current memory context.
+struct StoredPolicy {
+    std::string_view action;
+    core::PolicyRow row;
+    std::string_view handler;      // empty: none, or not set here
+    std::string_view handler_role; // empty: none, or not set here
+    bool sets_handler = false;
+    bool sets_handler_role = false;
+};
+
+struct StoredPolicies {
+    const StoredPolicy* rows;
+    int count;
+    StoredPolicy star; // nothing set where there is no row '*'
+
+    const StoredPolicy* begin() const { return rows; }
+    const StoredPolicy* end() const { return rows + count; }
+};
+
+// All of them, for those who look at the policies themselves.
+StoredPolicies read_all_policies();
+
 // Registers the cache's invalidation; from _PG_init.
 void init_policies();
 

@@ -1,0 +1,221 @@
+// Whether a worker will be able to call the handlers of on_interrupt = 'call'.
+#include <string_view>
+
+#include "doctor/checks.hpp"
+
+#include "core/policy.hpp"
+#include "pg/compat.hpp"
+#include "store/policies.hpp"
+
+extern "C" {
+#include "catalog/pg_authid.h"
+#include "utils/catcache.h"
+#include "utils/varlena.h"
+}
+
+namespace idem::doctor {
+
+namespace {
+
+// One row of idem_policies with what it takes from '*'. Empty names: none.
+struct View {
+    const char* action;
+    bool calls;
+    bool keeps_request;
+    const char* handler;
+    const char* role;
+};
+
+const char* terminated(std::string_view text) {
+    return pnstrdup(text.data(), text.size());
+}
+
+// Those that set one of the values themselves.
+template <typename Visit>
+void for_each_policy(Visit visit) {
+    const store::StoredPolicies all = store::read_all_policies();
+    for (const store::StoredPolicy& own : all) {
+        if (own.row.on_interrupt || own.row.keep_request || own.sets_handler || own.sets_handler_role) {
+            const core::Policy policy = core::effective_policy(own.row, all.star.row);
+            visit(View{terminated(own.action), policy.on_interrupt == core::Rule::call, policy.keep_request,
+                       terminated(own.sets_handler ? own.handler : all.star.handler),
+                       terminated(own.sets_handler_role ? own.handler_role : all.star.handler_role)});
+        }
+    }
+}
+
+bool is_set(const char* name) {
+    return name[0] != '\0';
+}
+
+Oid role_oid(const char* name) {
+    return std::string_view(name).size() < NAMEDATALEN ? get_role_oid(name, true) : InvalidOid;
+}
+
+bool can_log_in(Oid role) {
+    HeapTuple tuple = SearchSysCache1(AUTHOID, ObjectIdGetDatum(role));
+    if (!HeapTupleIsValid(tuple)) {
+        return false;
+    }
+    const bool can = reinterpret_cast<const FormData_pg_authid*>(GETSTRUCT(tuple))->rolcanlogin;
+    ReleaseSysCache(tuple);
+    return can;
+}
+
+void check_call(Report& report) {
+    for_each_policy([&report](const View& v) {
+        if (v.calls && (!is_set(v.handler) || !is_set(v.role) || !v.keeps_request)) {
+            report.warning(psprintf("action \"%s\": on_interrupt is call, but no handler can be called:%s%s%s",
+                                    v.action, is_set(v.handler) ? "" : " handler is not set;",
+                                    is_set(v.role) ? "" : " handler_role is not set;",
+                                    v.keeps_request ? "" : " keep_request is false;"),
+                           "Set handler, handler_role and keep_request, or choose another rule.");
+        }
+    });
+    report.ok("every action with the rule call has handler, handler_role and keep_request");
+}
+
+void check_role(Report& report) {
+    for_each_policy([&report](const View& v) {
+        if (!is_set(v.role)) {
+            return;
+        }
+        const Oid role = role_oid(v.role);
+        if (!OidIsValid(role)) {
+            report.warning(psprintf("action \"%s\": handler_role \"%s\" does not exist", v.action, v.role),
+                           "Create the role, or name another one.");
+        } else if (superuser_arg(role)) {
+            report.critical(psprintf("action \"%s\": handler_role \"%s\" is a superuser", v.action, v.role),
+                            "Name a role that may do no more than the handler needs.");
+        } else if (pg::compat::worker_role_needs_login && !can_log_in(role)) {
+            report.warning(psprintf("action \"%s\": handler_role \"%s\" cannot log in", v.action, v.role),
+                           "ALTER ROLE ... LOGIN: before PostgreSQL 17 a worker needs it.");
+        } else if (!pg::compat::may_connect(role)) {
+            report.warning(
+                psprintf("action \"%s\": handler_role \"%s\" may not connect to this database", v.action, v.role),
+                "GRANT CONNECT ON DATABASE to the role.");
+        }
+    });
+    report.ok("every handler_role can be used");
+}
+
+// "schema.name" or "schema.name(jsonb)". wrong: nullptr, or what is.
+struct Handler {
+    Oid schema = InvalidOid;
+    Oid function = InvalidOid;
+    const char* wrong = nullptr;
+};
+
+// Cuts the argument list off. False: there is one, and it is not "(jsonb)".
+bool cut_arguments(char* text) {
+    bool quoted = false;
+    char* p = text;
+    for (; *p != '\0' && (quoted || *p != '('); p++) {
+        quoted = quoted != (*p == '"');
+    }
+    if (*p == '\0') {
+        return true;
+    }
+    *p++ = '\0';
+    char* to = p;
+    for (const char* from = p; *from != '\0'; from++) {
+        if (*from != ' ') {
+            *to++ = *from;
+        }
+    }
+    *to = '\0';
+    const std::string_view arguments = p;
+    return arguments == "jsonb)" || arguments == "pg_catalog.jsonb)";
+}
+
+bool exists_with_other_arguments(const char* name, Oid schema) {
+    CatCList* list = SearchSysCacheList1(PROCNAMEARGSNSP, CStringGetDatum(name));
+    bool found = false;
+    for (int i = 0; i < list->n_members; i++) {
+        const auto* proc = reinterpret_cast<const FormData_pg_proc*>(GETSTRUCT(&list->members[i]->tuple));
+        found = found || proc->pronamespace == schema;
+    }
+    ReleaseSysCacheList(list);
+    return found;
+}
+
+bool returns_one_jsonb(Oid function) {
+    HeapTuple tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+    if (!HeapTupleIsValid(tuple)) {
+        return false;
+    }
+    const auto* proc = reinterpret_cast<const FormData_pg_proc*>(GETSTRUCT(tuple));
+    const bool fits = proc->prokind == PROKIND_FUNCTION && !proc->proretset && proc->prorettype == JSONBOID;
+    ReleaseSysCache(tuple);
+    return fits;
+}
+
+Handler find_handler(const char* text) {
+    constexpr const char* other_signature = "is not a function (jsonb) that returns jsonb";
+    Handler handler;
+    char* name = pstrdup(text);
+    if (!cut_arguments(name)) {
+        handler.wrong = other_signature;
+        return handler;
+    }
+    List* parts = NIL;
+    if (!SplitIdentifierString(name, '.', &parts) || parts == NIL || list_length(parts) > 2) {
+        handler.wrong = "is not the name of a function";
+        return handler;
+    }
+    if (list_length(parts) == 1) {
+        handler.wrong = "is not qualified with a schema";
+        return handler;
+    }
+    const char* function = static_cast<const char*>(lsecond(parts));
+    handler.schema = get_namespace_oid(static_cast<const char*>(linitial(parts)), true);
+    const Oid jsonb = JSONBOID;
+    handler.function =
+        OidIsValid(handler.schema)
+            ? GetSysCacheOid3(PROCNAMEARGSNSP, Anum_pg_proc_oid, CStringGetDatum(function),
+                              PointerGetDatum(buildoidvector(&jsonb, 1)), ObjectIdGetDatum(handler.schema))
+            : InvalidOid;
+    if (OidIsValid(handler.function) ? !returns_one_jsonb(handler.function)
+                                     : exists_with_other_arguments(function, handler.schema)) {
+        handler.wrong = other_signature;
+    } else if (!OidIsValid(handler.function)) {
+        handler.wrong = "does not exist";
+    }
+    return handler;
+}
+
+void check_handler(Report& report) {
+    for_each_policy([&report](const View& v) {
+        if (!is_set(v.handler)) {
+            return;
+        }
+        const Handler handler = find_handler(v.handler);
+        if (handler.wrong != nullptr) {
+            report.warning(psprintf("action \"%s\": handler \"%s\" %s", v.action, v.handler, handler.wrong),
+                           "Name a function (jsonb) that returns jsonb, as schema.name(jsonb).");
+            return;
+        }
+        const Oid role = is_set(v.role) ? role_oid(v.role) : InvalidOid;
+        if (OidIsValid(role) && (!pg::compat::may_use_schema(handler.schema, role) ||
+                                 pg::compat::check_execute(handler.function, role) != ACLCHECK_OK)) {
+            report.warning(psprintf("action \"%s\": handler_role \"%s\" may not execute handler \"%s\"", v.action,
+                                    v.role, v.handler),
+                           "Grant EXECUTE on the function, and USAGE on its schema, to the role.");
+        }
+    });
+    report.ok("every handler can be called by its handler_role");
+}
+
+constexpr Check checks[] = {
+    {"on_interrupt", check_call},
+    {"handler_role", check_role},
+    {"handler", check_handler},
+};
+
+} // namespace
+
+std::span<const Check> handlers_checks() {
+    return checks;
+}
+
+} // namespace idem::doctor
