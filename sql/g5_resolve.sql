@@ -299,7 +299,7 @@ SELECT count(*) FROM idem_inflight;
 SELECT outcome FROM idem_claim('g5r', 'small', 'moved', '{}');
 RESET ROLE;
 RESET pg_idem.account_from;
-SELECT key, note, session_user_name = session_user AS session, user_name FROM idem_audit WHERE note LIKE 'by %' AND action = 'small' ORDER BY id;
+SELECT key, note, session_user_name = session_user AS session, user_name FROM idem_audit WHERE note LIKE 'by %' AND action = 'small' ORDER BY key;
 DROP FUNCTION resolve_wrapper;
 DROP OWNED BY regress_idem_operator, regress_idem_definer;
 DROP ROLE regress_idem_operator, regress_idem_definer;
