@@ -24,6 +24,7 @@ std::span<const Check> growth_checks();
 std::span<const Check> operations_checks(); // what is in flight now
 std::span<const Check> policies_checks();
 std::span<const Check> handlers_checks(); // of on_interrupt = 'call'
+std::span<const Check> workers_checks();
 
 // Makes them all, in this order.
 void make_checks(Report& report);

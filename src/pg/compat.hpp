@@ -17,7 +17,6 @@ extern "C" {
 #include "storage/sinvaladt.h"
 #include "utils/backend_status.h"
 #include "utils/guc_tables.h"
-#include "utils/regproc.h"
 #include "utils/wait_event.h"
 }
 
@@ -193,15 +192,6 @@ inline constexpr uint32 bypass_role_login_check = BGWORKER_BYPASS_ROLELOGINCHECK
 #else
 inline constexpr uint32 bypass_role_login_check = 0;
 #endif
-
-// 16: an error context.
-inline List* qualified_name(const char* text) {
-#if PG_VERSION_NUM >= 160000
-    return stringToQualifiedNameList(text, nullptr);
-#else
-    return stringToQualifiedNameList(text);
-#endif
-}
 
 // 15.4: a database whose DROP was interrupted has this connection limit.
 inline constexpr int32 invalid_database = -2;

@@ -1,13 +1,11 @@
 // A handler worker: connected as the policy's handler_role, it runs the handler of one interrupted operation. See
 // README.md.
-#include <cstring>
-
 #include "pg/entry.hpp"
 
 #include "pg/background.hpp"
 #include "pg/compat.hpp"
 #include "pg/errors.hpp"
-#include "pg/extension.hpp"
+#include "pg/handler_name.hpp"
 #include "protocol/owner.hpp"
 #include "protocol/run.hpp"
 #include "store/operation.hpp"
@@ -15,14 +13,12 @@
 #include "worker/registry.hpp"
 
 extern "C" {
-#include "parser/parse_func.h"
 #include "pgstat.h"
 #include "storage/dsm.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/proc.h"
 #include "storage/procarray.h"
-#include "utils/regproc.h"
 #include "utils/timeout.h"
 }
 
@@ -82,28 +78,16 @@ void commit() {
     CommitTransactionCommand();
 }
 
-[[noreturn]] void raise_no_handler(const char* function) {
-    ereport(ERROR, (errcode(ERRCODE_UNDEFINED_FUNCTION), errmsg("handler \"%s\" does not exist", function),
-                    errhint("Name a function (jsonb) that returns jsonb, with its schema, in idem_policies.")));
-    pg_unreachable();
-}
-
-// Nothing but the schema that the policy names is searched.
 Oid find_handler() {
-    char* name = pstrdup(job->function);
-    if (char* arguments = std::strchr(name, '(')) {
-        *arguments = '\0';
+    const pg::HandlerName handler = pg::find_handler(job->function);
+    if (handler.wrong != nullptr) {
+        ereport(ERROR, (errcode(ERRCODE_UNDEFINED_FUNCTION), errmsg("handler \"%s\" %s", job->function, handler.wrong),
+                        errhint("Name a function (jsonb) that returns jsonb, with its schema, in idem_policies.")));
     }
-    List* parts = pg::compat::qualified_name(name);
-    if (list_length(parts) != 2) {
-        raise_no_handler(job->function);
+    if (!pg::compat::may_use_schema(handler.schema, GetUserId())) {
+        aclcheck_error(ACLCHECK_NO_PRIV, OBJECT_SCHEMA, get_namespace_name(handler.schema));
     }
-    const Oid argument = JSONBOID;
-    const Oid function = LookupFuncName(parts, 1, &argument, true);
-    if (!OidIsValid(function)) {
-        raise_no_handler(job->function);
-    }
-    return function;
+    return handler.function;
 }
 
 // Runs `work` in a transaction. An error ends it, is reported, and returned in memory of the process.
