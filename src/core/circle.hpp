@@ -10,6 +10,7 @@ namespace idem::core {
 struct Circle {
     std::uint32_t next = 0;     // block
     std::uint32_t left = 0;     // blocks to see until the circle is closed
+    std::uint32_t end = 0;      // so many blocks had the table when it was begun
     Time soonest = end_of_time; // when the first of the rows seen, and left as they are, is due
 
     bool is_closed() const noexcept { return left == 0; }
@@ -18,15 +19,17 @@ struct Circle {
     void begin(std::uint32_t blocks) noexcept {
         next = next < blocks ? next : 0;
         left = blocks;
+        end = blocks;
         soonest = end_of_time;
     }
 
     void saw_due(Time due) noexcept { soonest = due < soonest ? due : soonest; }
 
     // The block at `next` has been dealt with. The table may have been truncated meanwhile, or have grown: what was
-    // added is seen on the next round.
+    // added is seen on the next round, and what was there is seen on this one, however fast others append.
     void step(std::uint32_t blocks) noexcept {
-        next = next + 1 < blocks ? next + 1 : 0;
+        const std::uint32_t last = blocks < end ? blocks : end;
+        next = last > 0 && next < last - 1 ? next + 1 : 0;
         left = left > 0 ? left - 1 : 0;
     }
 };
