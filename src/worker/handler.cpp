@@ -142,7 +142,11 @@ void note_failure(const char* message) {
 
 void handle() {
     CHECK_FOR_INTERRUPTS();
-    ErrorData* error = in_transaction([] { XactLockTableWait(job->xid, nullptr, nullptr, XLTW_None); });
+    ErrorData* error = in_transaction([] {
+        // However long the starter takes; what the role sets is for its own code.
+        (void)set_config_option("lock_timeout", "0", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
+        XactLockTableWait(job->xid, nullptr, nullptr, XLTW_None);
+    });
     if (error != nullptr) {
         return;
     }
