@@ -23,7 +23,7 @@ namespace {
 // A database that a worker may connect to.
 struct Known {
     Oid oid;
-    bool asked;            // whether it has the extension
+    bool asked;            // whether it has the extension, by a worker started since we know it
     core::Time not_before; // after a worker that failed
 };
 
@@ -116,7 +116,7 @@ void reap() {
         }
         if (Known* known = find_known(job_database(r.job))) {
             const bool done = job_state(r.job) == JobState::done;
-            known->asked = known->asked || done;
+            known->asked = known->asked && done;
             known->not_before = done ? 0 : core::later(GetCurrentTimestamp(), nap());
         }
         set_job_state(r.job, JobState::free);
@@ -181,6 +181,8 @@ core::Time start_due() {
         } else if (!start(known.oid)) {
             full = true;
             next = std::min(next, core::later(now, nap()));
+        } else {
+            known.asked = true;
         }
     };
     // Those that have waited longest first.
