@@ -27,7 +27,8 @@ my @keys = map { "k$_" } 0 .. 4;
 my %max_backoff = (s => 8);
 
 my ($node, $session, $workers);
-my ($now, $nonce, %policy, %op, %seen_row, @history, @violations, %count);
+my ($now, $nonce, %policy, %op, @active, %seen_row, @history, @violations, %count);
+my $generation = 0;
 
 sub pick { return $_[ rand @_ ]; }
 
@@ -168,7 +169,7 @@ sub claim_with_lease
 	my $o = $op{$id};
 	my $f = $o->{inflight};
 	my $token = $f && defined $f->{token} && rand() < 0.3 ? $f->{token} : sprintf('eeeeeeee-0000-4000-8000-%012d', ++$nonce);
-	my $lease = pick(1, 3, 10) * S;
+	my $lease = pick(2, 5, 20) * S;
 	my $want = claim_oracle($o, $print, $token);
 	my ($state, $got) = sql(claim(name($id), fingerprint => "'\\x$print'", lease => "$lease * interval '1 us'", token => "'$token'",
 			columns => 'outcome, attempt, checkpoint'));
@@ -199,6 +200,9 @@ sub claim_with_lease
 sub owner_call
 {
 	my ($id) = @_;
+	# mostly of one that has an owner
+	my @owned = grep { $op{$_}{inflight} && defined $op{$_}{inflight}{token} && !$op{$_}{inflight}{in_review} } @active;
+	$id = pick(@owned) if @owned && rand() < 0.7;
 	my $o = $op{$id};
 	my $f = $o->{inflight};
 	my $token = ($f && rand() < 0.9 ? $f->{token} : undef) // 'dddddddd-0000-4000-8000-000000000000';
@@ -275,8 +279,8 @@ sub change_policy
 		retention => pick(0, 1, 5, 20) * S,
 		remember => pick(0, 2, 10, 40) * S,
 		once_retention => pick(1, 5, 20) * S,
-		rule => pick(qw(retry fail review)),
-		max_attempts => 1 + int rand 3);
+		rule => pick(qw(retry retry fail review)),
+		max_attempts => 1 + int rand 4);
 	$policy{$action} = \%p;
 	my $interval = sub { return "$_[0] * interval '1 us'" };
 	sql(      "INSERT INTO idem_policies (action, retention, remember, once_retention, on_interrupt, max_attempts, retry_backoff, max_backoff, max_outcome_bytes)"
@@ -481,18 +485,26 @@ sub compare
 sub step
 {
 	my $dice = rand;
-	my $id = pick(keys %op);
+	my $i = int rand @active;
+	my $id = $active[$i];
+	# What is in review stays there; others take its place.
+	if ($op{$id}{inflight} && $op{$id}{inflight}{in_review} && rand() < 0.3)
+	{
+		$id =~ s/(?:-\d+)?$/'-' . ++$generation/e;
+		$active[$i] = $id;
+		$op{$id} = {};
+	}
 	my $print = pick('aa', 'aa', 'aa', 'bb');
 	# Before anything is asked: what the workers have recorded since counts.
 	compare() if $workers || rand() < 0.2;
 	return claim_in_transaction($id, $print, 0) if $dice < 0.15;
-	return claim_with_lease($id, $print) if $dice < 0.40;
-	return owner_call($id) if $dice < 0.60;
-	return once() if $dice < 0.66;
-	return lookup($id) if $dice < 0.70;
-	return set_clock($now + int(rand(2 * S))) if $dice < 0.78;
-	return walk_over_a_change() if $dice < 0.92;
-	return sweep(rand() < 0.5 ? undef : 1 + int rand 5) if $dice < 0.97;
+	return claim_with_lease($id, $print) if $dice < 0.43;
+	return owner_call($id) if $dice < 0.71;
+	return once() if $dice < 0.77;
+	return lookup($id) if $dice < 0.79;
+	return set_clock($now + int(rand(S))) if $dice < 0.82;
+	return walk_over_a_change() if $dice < 0.90;
+	return sweep(rand() < 0.5 ? undef : 1 + int rand 5) if $dice < 0.96;
 	return change_policy(pick(@actions)) if $dice < 0.995;
 	return crash();
 }
@@ -515,6 +527,7 @@ foreach my $mode (qw(idem_maintain workers))
 		change_policy($action);
 		$op{"$action $_"} = {} foreach @keys;
 	}
+	@active = sort keys %op;
 	my $end = time + $seconds;
 	my $steps = 0;
 	while (time < $end && !@violations)
@@ -547,7 +560,7 @@ foreach my $mode (qw(idem_maintain workers))
 	is(scalar @violations, 0, "G7: $mode: what is forgotten is gone, and nothing else");
 	note("$mode: $steps steps: " . join ', ', map { "$_ x $count{$_}" } sort keys %count);
 	foreach my $what ('stripped rows seen', 'forgotten rows gone', 'messages forgotten', 'recorded failed', 'recorded review',
-		'claim expired', 'claim mismatch', 'leased claim recovered', 'changes')
+		'claim expired', 'claim mismatch', 'leased claim recovered', 'complete ', 'checkpoint ', 'release t', 'changes')
 	{
 		cmp_ok($count{$what} // 0, '>', 0, "$mode: $what");
 	}
