@@ -267,9 +267,7 @@ is(join(' ', sort keys %in_readme), join(' ', sort keys %raised), 'the README ha
 my @settings = split /\n/, $admin->ok(q(SELECT name FROM pg_settings WHERE name LIKE 'pg\_idem.%' ORDER BY name));
 is(join(' ', sort $readme =~ /^\| `(pg_idem\.\w+)` \|/mg), join(' ', @settings), 'the README has the settings that there are');
 
-# (Blocks marked "sql later" wait for what is not there yet; nothing runs them.)
-my %ready = map { $_ => $text{$_} =~ s/^```sql later\n.*?^```$//msgr } @documents;
-my @mentioned = map { my $d = $_; map { [ $d, $_ ] } $ready{$d} =~ /\bidem_\w+(?=\()/g } grep { !/CHANGELOG/ } @documents;
+my @mentioned = map { my $d = $_; map { [ $d, $_ ] } $text{$d} =~ /\bidem_\w+(?=\()/g } grep { !/CHANGELOG/ } @documents;
 my %known = map { $_ => 1 } $signatures =~ /^(idem_\w+)/mg;
 my %unknown = map { ("$_->[1] in $_->[0]" => 1) } grep { !$known{ $_->[1] } } @mentioned;
 is(join(', ', sort keys %unknown), '', 'no document calls a function that is not there');
