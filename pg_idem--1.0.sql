@@ -382,7 +382,7 @@ CREATE VIEW idem_worker_status AS
            w.last_error, w.last_error_at
       FROM idem_worker_status_rows() w LEFT JOIN pg_catalog.pg_database d ON d.oid OPERATOR(pg_catalog.=) w.datid;
 COMMENT ON VIEW idem_worker_status IS
-'How the workers'' passes went in each database that has the extension; without rows where pg_idem is not in shared_preload_libraries. worker_pid: of the pass that is running. next_due: when the next pass begins at the latest, as far as is known.';
+'How the workers'' passes went in each database that has the extension; without rows where pg_idem is not in shared_preload_libraries. worker_pid: of the pass that is running. next_due: when something is due, as far as the last pass saw; the next one begins then, but a nap after the last one at the soonest, and twelve at the latest.';
 
 -- ---------------------------------------------------------------------------------------------------------
 -- Seeing it

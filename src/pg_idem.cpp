@@ -2,6 +2,7 @@
 #include "pg/entry.hpp"
 
 #include "pg/compat.hpp"
+#include "pg/extension.hpp"
 #include "pg/relations.hpp"
 #include "pg/settings.hpp"
 #include "pg/shared.hpp"
@@ -22,6 +23,7 @@ void _PG_init(void) {
     idem::pg::guarded([] {
         idem::pg::init_settings();
         idem::pg::init_relations();
+        idem::pg::init_extension();
         idem::store::init_policies();
         idem::store::init_holdings();
         idem::store::init_statistics();

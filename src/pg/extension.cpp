@@ -62,7 +62,29 @@ void AsOwner::done() const {
     SetUserIdAndSecContext(user, context);
 }
 
+namespace {
+
+constinit bool has_waited = false; // this transaction holds the lock for a call of ours
+
+// A prepared transaction would keep every pass away until somebody ends it.
+void on_transaction(XactEvent event, void*) {
+    if (event == XACT_EVENT_PRE_PREPARE && has_waited) {
+        ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                        errmsg("cannot prepare a transaction that has called idem_maintain")));
+    }
+    if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT) {
+        has_waited = false;
+    }
+}
+
+} // namespace
+
+void init_extension() {
+    RegisterXactCallback(on_transaction, nullptr);
+}
+
 void wait_for_extension_lock() {
+    has_waited = true;
     const Oid extension = get_extension_oid(extension_name, false);
     LockDatabaseObject(ExtensionRelationId, extension, 0, ShareUpdateExclusiveLock);
 }

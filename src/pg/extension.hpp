@@ -26,7 +26,10 @@ private:
     int context = 0;
 };
 
-// The same lock for a function of the extension that is running, waiting for it like any other.
+// The same lock for idem_maintain, waiting for it like any other. The transaction cannot be prepared then.
 void wait_for_extension_lock();
+
+// Registers callbacks; from _PG_init.
+void init_extension();
 
 } // namespace idem::pg

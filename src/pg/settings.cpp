@@ -87,7 +87,7 @@ void init_settings() {
     DefineCustomIntVariable("pg_idem.naptime", "Time between two passes of the workers over a database, at least.",
                             "At most twelve of them where nothing is known to be due.", &settings.naptime, 5'000, 10,
                             PG_INT32_MAX / 12, PGC_SIGHUP, GUC_UNIT_MS, nullptr, nullptr, nullptr);
-    DefineCustomIntVariable("pg_idem.batch_size", "Rows of each task in one pass, or one call of idem_maintain.",
+    DefineCustomIntVariable("pg_idem.batch_size", "Rows of each task in one call of idem_maintain or idem_erase.",
                             nullptr, &settings.batch_size, 1000, 1, 1'000'000, PGC_SIGHUP, 0, nullptr, nullptr,
                             nullptr);
     DefineCustomIntVariable("pg_idem.max_workers", "Most background workers at a time, besides the launcher.",

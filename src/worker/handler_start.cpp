@@ -18,7 +18,7 @@ namespace idem::worker {
 
 namespace {
 
-constexpr core::Duration longest_start = 10 * core::second;
+constexpr core::Duration longest_start = 3 * core::second; // DROP DATABASE waits 5 for us to go
 
 void fill_job(HandlerJob& job, const HandlerStart& start) {
     job.database = MyDatabaseId;
@@ -35,21 +35,23 @@ void fill_job(HandlerJob& job, const HandlerStart& start) {
     pg_atomic_init_u32(&job.is_counted, 1);
 }
 
-// False: it has gone, or does not come.
-bool wait_until_ready(HandlerJob& job, BackgroundWorkerHandle* handle) {
+Started wait_until_ready(HandlerJob& job, BackgroundWorkerHandle* handle) {
     const core::Time give_up = core::later(GetCurrentTimestamp(), longest_start);
     while (pg_atomic_read_u32(&job.is_ready) == 0) {
         pid_t pid = 0;
         const BgwHandleStatus status = GetBackgroundWorkerPid(handle, &pid);
-        if (status == BGWH_STOPPED || status == BGWH_POSTMASTER_DIED || GetCurrentTimestamp() >= give_up) {
+        if (status == BGWH_STOPPED || status == BGWH_POSTMASTER_DIED) {
+            return Started::failed;
+        }
+        if (GetCurrentTimestamp() >= give_up) { // the machine is busy: it is nobody's failure
             TerminateBackgroundWorker(handle);
-            return false;
+            return Started::no_room;
         }
         const core::Time next = core::later(GetCurrentTimestamp(), core::second);
         pg::sleep_until(std::min(next, give_up), pg::compat::wait_event(pg::compat::Wait::handler_start));
     }
     pg_read_barrier();
-    return true;
+    return Started::yes;
 }
 
 } // namespace
@@ -74,13 +76,13 @@ Started start_handler(const HandlerStart& start, pg::SessionId& session) {
         dsm_detach(segment);
         return Started::no_room;
     }
-    const bool ready = wait_until_ready(job, handle);
+    const Started started = wait_until_ready(job, handle);
     session = job.session;
-    if (!ready && pg_atomic_exchange_u32(&job.is_counted, 0) == 1) {
+    if (started != Started::yes && pg_atomic_exchange_u32(&job.is_counted, 0) == 1) {
         uncount_handler();
     }
     dsm_detach(segment);
-    return ready ? Started::yes : Started::failed;
+    return started;
 }
 
 } // namespace idem::worker

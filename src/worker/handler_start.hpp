@@ -19,7 +19,7 @@ struct HandlerStart {
 
 enum class Started : std::uint8_t {
     yes,     // connected as the role, and waiting for this transaction to commit; its session is known
-    no_room, // as many workers run as may
+    no_room, // as many workers run as may, or it does not come in time: another time
     failed,  // it went again before it was connected; the server's log says why
 };
 

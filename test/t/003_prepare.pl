@@ -164,6 +164,10 @@ is($s->ok(q(SELECT string_agg(call || ' ' || COALESCE(key, account), ', ' ORDER 
 	'erase erase-c, import imported-c, reset reset-c, resolve decided-c, resolve retried-c', 'the record of what was committed');
 is($s->ok("SELECT count(*) FROM pg_locks WHERE objsubid = ${\ LOCK_CLASS}"), '0', 'no lock is left behind');
 
+# A pass that is prepared would keep every other away
+is($s->try("BEGIN; SELECT sum(rows) FROM idem_maintain(); PREPARE TRANSACTION 'pass'"), '0A000', 'a transaction with idem_maintain is not prepared');
+is($s->ok("ROLLBACK; SELECT sum(rows) FROM idem_maintain()"), '0', 'and keeps nobody away');
+
 $s->quit;
 $once->quit;
 $node->stop;
