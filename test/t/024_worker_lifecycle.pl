@@ -147,6 +147,24 @@ is($s->ok('SELECT next_due > now() + interval \'1 min\' FROM idem_worker_status'
 $reload->(q(pg_idem.naptime = '50 ms'));
 ok(wait_recorded($s, q(key = 'long nap'), 'long nap announced released'), 'a shorter naptime counts at once');
 
+# --- whoever starts a handler goes before it has come: the next ones start all the same. (While the postmaster is stopped no
+# process can come.)
+my ($postmaster) = split /\n/, slurp_file($node->data_dir . '/postmaster.pid');
+$reload->('pg_idem.worker = off');
+wait_until($s, q(SELECT query FROM pg_stat_activity WHERE backend_type = 'pg_idem launcher'), 'switched off by pg_idem.worker', 'the launcher');
+foreach my $n (1 .. 3)
+{
+	leave($s, "orphan-$n", 'call');
+	kill 'STOP', $postmaster;
+	$s->ok(q(SET statement_timeout = '300 ms'));
+	is($s->try('SELECT * FROM idem_maintain()'), '57014', 'idem_maintain cancelled while it starts a handler');
+	$s->ok('RESET statement_timeout');
+	kill 'CONT', $postmaster;
+	wait_until($s, $running->('handler'), '0', 'nobody');
+}
+$reload->('pg_idem.worker = on');
+ok(wait_recorded($s, q(key LIKE 'orphan-%'), 'orphan-1 completed, orphan-2 completed, orphan-3 completed'), 'G5: handlers are started all the same');
+
 # --- ten deploys, each of which kills whoever works: owners, workers and handlers. The job goes on by its checkpoints.
 my $deploy = sub {
 	my ($owner) = @_;
