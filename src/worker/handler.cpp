@@ -32,9 +32,7 @@ constinit HandlerJob* job = nullptr;
 constinit volatile sig_atomic_t timed_out = 0;
 
 void leave(int, Datum) {
-    if (pg_atomic_exchange_u32(&job->is_counted, 0) == 1) {
-        uncount_handler();
-    }
+    uncount_handler();
 }
 
 // The lease is over: the handler is cancelled; if it catches that and goes on, its process ends.
@@ -55,6 +53,9 @@ void connect(Datum argument) {
         proc_exit(0); // the starter has gone
     }
     job = static_cast<HandlerJob*>(dsm_segment_address(segment));
+    if (!job->hand_count(HandlerJob::starter_does, HandlerJob::worker_does)) {
+        proc_exit(0); // the starter is just going
+    }
     before_shmem_exit(leave, Datum{0});
     BackgroundWorkerInitializeConnectionByOid(job->database, job->role, pg::compat::bypass_role_login_check);
     job->session = pg::this_session();

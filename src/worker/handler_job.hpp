@@ -31,8 +31,12 @@ struct HandlerJob {
     pg_atomic_uint32 is_ready; // it has connected as the role; `session` is set
     pg::SessionId session;
 
-    // Whoever takes it takes the handler off the count of those that run.
-    pg_atomic_uint32 is_counted;
+    // Who takes the handler off the count of those that run: the starter, if the worker has not come when it goes.
+    enum Counted : uint32 { nobody, starter_does, worker_does };
+    pg_atomic_uint32 counted;
+
+    // True: whoever asks takes over from `from`; of the starter and the worker only one can.
+    bool hand_count(uint32 from, uint32 to) { return pg_atomic_compare_exchange_u32(&counted, &from, to); }
 };
 
 } // namespace idem::worker

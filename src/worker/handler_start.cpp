@@ -32,7 +32,15 @@ void fill_job(HandlerJob& job, const HandlerStart& start) {
     job.lease = start.lease;
     strlcpy(job.function, start.function, sizeof(job.function));
     pg_atomic_init_u32(&job.is_ready, 0);
-    pg_atomic_init_u32(&job.is_counted, 1);
+    pg_atomic_init_u32(&job.counted, HandlerJob::starter_does);
+}
+
+// However the starter goes: by an error or the end of its process, too.
+void stop_counting(dsm_segment* segment, Datum) {
+    if (static_cast<HandlerJob*>(dsm_segment_address(segment))
+            ->hand_count(HandlerJob::starter_does, HandlerJob::nobody)) {
+        uncount_handler();
+    }
 }
 
 Started wait_until_ready(HandlerJob& job, BackgroundWorkerHandle* handle) {
@@ -67,20 +75,17 @@ Started start_handler(const HandlerStart& start, pg::SessionId& session) {
     }
     auto& job = *static_cast<HandlerJob*>(dsm_segment_address(segment));
     fill_job(job, start);
+    on_dsm_detach(segment, stop_counting, Datum{0});
     const Datum argument = UInt32GetDatum(dsm_segment_handle(segment));
     BackgroundWorker worker =
         pg::describe_worker("pg_idem_handler_main", "pg_idem handler", argument, pg::Restart::never);
     BackgroundWorkerHandle* handle = nullptr;
     if (!RegisterDynamicBackgroundWorker(&worker, &handle)) {
-        uncount_handler();
         dsm_detach(segment);
         return Started::no_room;
     }
     const Started started = wait_until_ready(job, handle);
     session = job.session;
-    if (started != Started::yes && pg_atomic_exchange_u32(&job.is_counted, 0) == 1) {
-        uncount_handler();
-    }
     dsm_detach(segment);
     return started;
 }

@@ -106,8 +106,21 @@ bool is_running(Oid database) {
                        [&](const Running& r) { return job_database(r.job) == database; });
 }
 
+// Jobs of workers that have gone, which a launcher before this one had started.
+void free_orphans() {
+    for (int job = 0; job < max_jobs; job++) {
+        const bool ours = std::any_of(launcher.running, launcher.running + launcher.running_count,
+                                      [job](const Running& r) { return r.job == job; });
+        const JobState state = job_state(job);
+        if (!ours && (state == JobState::done || state == JobState::failed)) {
+            set_job_state(job, JobState::free);
+        }
+    }
+}
+
 // Workers that have gone.
 void reap() {
+    free_orphans();
     for (int i = launcher.running_count - 1; i >= 0; i--) {
         Running& r = launcher.running[i];
         pid_t pid = 0;

@@ -17,7 +17,6 @@ namespace idem::worker {
 
 namespace {
 
-constexpr int max_jobs = 64;
 constexpr int none = -1;
 
 struct Slot {

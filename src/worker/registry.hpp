@@ -81,6 +81,7 @@ void end_pass(const PassStatus& status);
 
 // A maintenance worker that the launcher has asked for.
 enum class JobState : uint32 { free, asked, done, failed };
+inline constexpr int max_jobs = 64;
 int add_job(Oid database); // -1: no room
 Oid job_database(int job);
 JobState job_state(int job);
