@@ -174,6 +174,7 @@ my $share = $node->config_data('--sharedir') . '/extension';
 SKIP:
 {
 	skip 'the installation cannot be written to', 4 unless -w $share;
+	unlink "$share/pg_idem--1.0--test.sql", "$share/pg_idem--test--1.0.sql";
 	append_to_file("$share/pg_idem--1.0--test.sql", "CREATE FUNCTION idem_test_version() RETURNS integer LANGUAGE sql AS 'SELECT 2';\nALTER TABLE idem_policies ADD future text;\n");
 	append_to_file("$share/pg_idem--test--1.0.sql", "ALTER TABLE idem_policies DROP future;\nDROP FUNCTION idem_test_version();\n");
 	$run = start_load('shop');
