@@ -31,6 +31,11 @@ constexpr Time next_walk(Time ended, Duration looked_for, Time soonest, Duration
     return std::clamp(soonest, later(ended, rest), later(ended, std::max(rest, most_naps * nap)));
 }
 
+// Whether a pass should have begun since `last`: a minute is for those that wait for another worker to end.
+constexpr bool is_late(Time now, Time last, Duration nap) noexcept {
+    return between(now, last) > most_naps * nap + minute;
+}
+
 // A time on one clock as the other one will show it: pg_idem.test_now may stand still, the launcher's clock does not.
 constexpr Time translate(Time time, Time now_there, Time now_here) noexcept {
     if (time >= end_of_time) {

@@ -14,7 +14,6 @@ namespace idem::doctor {
 
 namespace {
 
-constexpr core::Duration slack = core::minute; // a pass that is late by more is worth a warning
 constexpr core::Duration recent = core::hour;
 
 // False: there are no workers here, which is said elsewhere or as it should be.
@@ -25,7 +24,9 @@ bool should_run() {
 void check_worker(Report& report) {
     if (RecoveryInProgress()) {
         report.ok("on a standby no worker runs");
-    } else if (!pg::is_preloaded()) {
+        return;
+    }
+    if (!pg::is_preloaded()) {
         report.warning(
             "no background worker runs, as pg_idem is not preloaded: interrupted operations wait for a claim, "
             "and nothing is forgotten",
@@ -66,11 +67,9 @@ void check_pass(Report& report) {
     }
     const worker::PassStatus& status = found->status;
     const core::Time now = GetCurrentTimestamp(); // the workers' clock, whatever pg_idem.test_now says
-    const core::Duration longest = core::most_naps * core::Duration{pg::settings.naptime} * 1000 + slack;
-    const core::Duration since = core::between(now, status.last_pass);
-    if (since > longest) {
+    if (core::is_late(now, status.last_pass, core::Duration{pg::settings.naptime} * 1000)) {
         report.warning(psprintf("the last pass over this database was %lld seconds ago",
-                                static_cast<long long>(since / core::second)),
+                                static_cast<long long>(core::between(now, status.last_pass) / core::second)),
                        "Look into idem_worker_status and the server's log; other databases or handlers may take all of "
                        "pg_idem.max_workers.");
     }

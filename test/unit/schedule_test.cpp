@@ -115,6 +115,22 @@ TEST(NextWalk, StopsAtTheEndOfTime) {
     EXPECT_EQ(next_walk(end_of_time - 1, 1, 0, nap), end_of_time);
 }
 
+TEST(IsLate, AMinuteAfterTheLastNap) {
+    constexpr Duration longest = 12 * nap + minute;
+    EXPECT_FALSE(is_late(last, last, nap));
+    EXPECT_FALSE(is_late(last + longest, last, nap));
+    EXPECT_TRUE(is_late(last + longest + 1, last, nap));
+    EXPECT_FALSE(is_late(last - day, last, nap)); // a clock that was set back
+    EXPECT_TRUE(is_late(last + minute + 12'001, last, 1'000));
+}
+
+TEST(IsLate, TheLongestNapIsNoOverflow) {
+    constexpr Duration longest_nap = Duration{std::numeric_limits<std::int32_t>::max()} * 1'000; // in milliseconds
+    EXPECT_FALSE(is_late(last + 12 * longest_nap, last, longest_nap));
+    EXPECT_TRUE(is_late(last + 13 * longest_nap, last, longest_nap));
+    EXPECT_EQ(next_pass(end_of_time, last, longest_nap, false), last + 12 * longest_nap);
+}
+
 TEST(Translate, IsAsFarAheadOnTheOtherClock) {
     EXPECT_EQ(translate(100, 40, 1000), 1060);
     EXPECT_EQ(translate(41, 40, 1000), 1001);
