@@ -237,7 +237,7 @@ void run() {
         publish_plan(core::end_of_time); // whatever is told from now on wakes us, until the plan is known
         const core::Time next = start_due();
         publish_plan(next);
-        pgstat_report_activity(STATE_IDLE, nullptr);
+        pgstat_report_activity(STATE_IDLE, ""); // nullptr would leave what was there
         pg::sleep_until(next, pg::compat::wait_event(pg::compat::Wait::launcher));
     }
 }
