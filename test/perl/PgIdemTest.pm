@@ -12,7 +12,7 @@ use Time::HiRes qw(usleep);
 
 use PgIdemTest::Session;
 
-our @EXPORT = qw(new_node init_node kill9 session claim call ident wait_until wait_lock pgbench failed_transactions median LOCK_CLASS);
+our @EXPORT = qw(new_node init_node kill9 session claim call ident wait_until wait_lock switch_workers pgbench failed_transactions median LOCK_CLASS);
 
 # objsubid of the key locks in pg_locks
 use constant LOCK_CLASS => 7433;
@@ -137,6 +137,20 @@ sub wait_lock
 		return wait_until($observer, "SELECT count(*) > 0 $sql AND pid = $pid");
 	}
 	return wait_until($observer, "SELECT count(*) $sql", $who);
+}
+
+# pg_idem.worker on, or off: then none runs any more. In a superuser's session.
+sub switch_workers
+{
+	my ($node, $s, $state) = @_;
+	$node->append_conf('postgresql.conf', "pg_idem.worker = $state");
+	$node->reload;
+	wait_until($s, 'SHOW pg_idem.worker', $state);
+	my $query = q(SELECT query = 'switched off by pg_idem.worker' FROM pg_stat_activity WHERE backend_type = 'pg_idem launcher');
+	wait_until($s, $query, $state eq 'off' ? 't' : 'f', "the launcher to be $state");
+	wait_until($s, q(SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'pg_idem%' AND backend_type <> 'pg_idem launcher'), '0', 'the workers to end')
+	  if $state eq 'off';
+	return;
 }
 
 # Runs pgbench with the scripts given (name@weight => text); returns (exit code, stdout, stderr).

@@ -55,6 +55,9 @@ foreach my $case (
 	[ idle_claims => 'warning', 'nothing ends a session that idles' ],
 	[ client_connection => 'info', 'client_connection_check_interval is 0' ],
 	[ lock_table => 'warning', 'one transaction may make 1000 claims' ],
+	[ worker => 'warning', 'no background worker runs, as pg_idem is not preloaded' ],
+	[ worker_pass => 'ok', 'no worker is expected' ],
+	[ worker_slots => 'ok', 'max_worker_processes is 2' ],
 	[ autovacuum => 'warning', 'autovacuum does not run' ])
 {
 	my ($check, $status, $detail) = @$case;
@@ -104,11 +107,30 @@ my $node = new_node(
 		pg_idem.account_from = 'role'
 	));
 $s = session($node);
+wait_until($s, q(SELECT passes > 0 FROM idem_worker_status WHERE database = 'postgres'));
 is($s->ok(q(SELECT check_name, status, detail FROM idem_doctor() WHERE status <> 'ok')), '', 'a sound server: nothing is found');
+is(doctor($s, 'worker'), 'ok: the launcher of the background workers runs', 'worker: runs');
+is(doctor($s, 'worker_pass'), 'ok: the workers go through this database', 'worker_pass: one has been made');
+is(doctor($s, 'worker_slots'), 'ok: max_worker_processes is 8', 'worker_slots: enough');
 $node->append_conf('postgresql.conf', q(pg_idem.account_from = 'argument'));
 $node->reload;
 wait_until($s, 'SHOW pg_idem.account_from', 'argument');
 is(doctor($s, 'account_from'), 'ok: pg_idem.account_from is argument', 'account_from: as everybody has it');
+
+# A pass meets an error
+$s->ok('ALTER TABLE idem_seen SET UNLOGGED; SELECT idem_wake_workers()');
+wait_until($s, q(SELECT last_error IS NOT NULL AND worker_pid IS NULL FROM idem_worker_status WHERE database = 'postgres'));
+my $error = $s->ok(q(SELECT last_error FROM idem_worker_status WHERE database = 'postgres'));
+like($error, qr/idem_seen/, 'worker_pass: an error that tells of the table');
+$s->ok('ALTER TABLE idem_seen SET LOGGED');
+is(doctor($s, 'worker_pass'), "warning: the last error of a pass over this database: $error", 'worker_pass: an error');
+
+# Switched off, and left so: a worker that looks at dead rows further below would prune some of them
+switch_workers($node, $s, 'off');
+is( $s->ok(q(SELECT status, detail FROM idem_doctor() WHERE check_name = 'worker')),
+	'warning|the background workers are switched off: interrupted operations wait for a claim, and nothing is forgotten',
+	'worker: switched off');
+is(doctor($s, 'worker_pass'), 'ok: no worker is expected', 'worker_pass: switched off');
 
 # Who may ask, and see what
 $s->ok(
@@ -220,6 +242,7 @@ like(doctor($s, 'published'), qr/^ok/, 'published no more');
 $node->backup('base');
 my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($node, 'base', has_streaming => 1);
+$standby->append_conf('postgresql.conf', 'pg_idem.worker = on');
 $standby->start;
 $s->ok(claim('leased', lease => q('1 h')));
 $s->ok('BEGIN; ' . claim('prepared') . '; ' . call('idem_complete', 'prepared') . q(; PREPARE TRANSACTION 'p'));
@@ -241,8 +264,27 @@ $s->ok('RESET synchronous_commit; RESET pg_idem.force_sync_commit');
 my $on_standby = session($standby);
 like(doctor($on_standby, 'standbys'), qr/^info: this server is a standby/, 'standby: told so');
 no_failures($on_standby, 'standby');
+is( $on_standby->ok(q(SELECT check_name, status, detail FROM idem_doctor() WHERE check_name LIKE 'worker%')),
+	"worker|ok|on a standby no worker runs\nworker_pass|ok|no worker is expected\nworker_slots|ok|max_worker_processes is 8",
+	'standby: no worker is expected');
 is($on_standby->ok(q(BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT count(*) FROM idem_doctor() WHERE status = 'critical'; COMMIT)), '0', 'standby: at REPEATABLE READ');
-$_->quit foreach $s, $p, $guest, $monitor, $on_standby;
-$standby->stop;
+$_->quit foreach $s, $p, $guest, $monitor;
 $node->stop;
+$standby->promote;
+wait_until($on_standby, q(SELECT status || ': ' || detail FROM idem_doctor() WHERE check_name = 'worker_pass'), 'ok: the workers go through this database');
+is(doctor($on_standby, 'worker'), 'ok: the launcher of the background workers runs', 'promoted: the workers run');
+$on_standby->quit;
+$standby->stop;
+
+# --- no room for the launcher
+my $full = new_node('full', conf => 'max_worker_processes = 0');
+$s = session($full);
+is( $s->ok(q(SELECT check_name, status, detail FROM idem_doctor() WHERE check_name LIKE 'worker%')),
+	join("\n",
+		'worker|critical|the launcher of the background workers does not run',
+		'worker_pass|warning|no worker has been through this database yet',
+		'worker_slots|warning|max_worker_processes is 0, but pg_idem may want 4'),
+	'no room for the launcher');
+$s->quit;
+$full->stop;
 done_testing();
