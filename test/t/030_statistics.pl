@@ -11,6 +11,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
+# The workers count what they find interrupted and what they forget, at times of their own: none here.
 my $node = new_node('statistics', conf => "max_prepared_transactions = 10\nautovacuum = off\npg_idem.worker = off\n");
 my $main = session($node);
 my $rival = session($node);
