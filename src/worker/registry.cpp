@@ -225,8 +225,8 @@ int list_databases(Database* databases, int room) {
         const Oid oid = pg_atomic_read_u32(&slot.database);
         if (OidIsValid(oid) && count < room) {
             const auto told_due = static_cast<core::Time>(pg_atomic_read_u64(&slot.told_due));
-            databases[count++] = {oid, std::min(slot.status.next_due, told_due), slot.status.last_pass,
-                                  slot.status.left_work};
+            databases[count++] = {oid, slot.status.left_work, std::min(slot.status.next_due, told_due),
+                                  slot.status.last_pass};
         }
     }
     LWLockRelease(pg::shared_lock());

@@ -60,9 +60,9 @@ void publish_plan(core::Time planned);
 
 struct Database {
     Oid oid = InvalidOid;
+    bool left_work = false;
     core::Time due = 0; // the sooner of what the last pass found and what was told since
     core::Time last_pass = 0;
-    bool left_work = false;
 };
 // The known databases that have the extension; at most `room` of them.
 inline constexpr int max_databases = 1024;
