@@ -146,7 +146,7 @@ COMMENT ON COLUMN idem_policies.fingerprint IS 'required: a claim must give requ
 COMMENT ON COLUMN idem_policies.max_lease IS 'Longest lease. Default 1 hour.';
 COMMENT ON COLUMN idem_policies.max_attempts IS 'Failed attempts or lost leases without a new checkpoint between them. Default 10.';
 COMMENT ON COLUMN idem_policies.on_interrupt IS 'What becomes of an interrupted attempt: retry (claimable), fail (settled as failed), review (an operator decides), call (handler is run by a worker). Default retry.';
-COMMENT ON COLUMN idem_policies.handler IS 'For on_interrupt = call: function (jsonb) returning jsonb, as schema-qualified text.';
+COMMENT ON COLUMN idem_policies.handler IS 'For on_interrupt = call: function (jsonb) returning jsonb, as schema-qualified text. Taken from the same row as handler_role: that of the action if it sets either, else ''*''.';
 COMMENT ON COLUMN idem_policies.handler_role IS 'For on_interrupt = call: the role as which the handler is run.';
 COMMENT ON COLUMN idem_policies.retry_backoff IS 'Delay after an attempt that ended in an error, doubled for each further one. Default 5 seconds.';
 COMMENT ON COLUMN idem_policies.max_backoff IS 'Longest such delay. Default 1 hour.';

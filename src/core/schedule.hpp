@@ -14,6 +14,7 @@ inline constexpr int most_naps = 12;
 // After a walk around a table follows a rest so many times as long as the looking took: looking in vain costs at most a
 // twentieth of one processor. (What is found must be dealt with anyway.)
 inline constexpr int rest_factor = 19;
+inline constexpr Duration longest_rest = hour; // also where a clock has jumped meanwhile
 
 // When the next pass begins. due: when something is, as far as is known. last: when the last pass began. The passes
 // keep a nap between them, unless the last one left work undone.
@@ -27,7 +28,7 @@ constexpr Time next_pass(Time due, Time last, Duration nap, bool left_work) noex
 // When the next walk around a table begins. ended, looked_for: of the last one; soonest: when the first of the rows
 // that it saw is due. (Rows that came later may be due before that: hence not too late either.)
 constexpr Time next_walk(Time ended, Duration looked_for, Time soonest, Duration nap) noexcept {
-    const Duration rest = rest_factor * std::max<Duration>(looked_for, 0);
+    const Duration rest = rest_factor * std::clamp<Duration>(looked_for, 0, longest_rest / rest_factor);
     return std::clamp(soonest, later(ended, rest), later(ended, std::max(rest, most_naps * nap)));
 }
 

@@ -36,9 +36,9 @@ void for_each_policy(Visit visit) {
     for (const store::StoredPolicy& own : all) {
         if (own.row.on_interrupt || own.row.keep_request || own.sets_handler || own.sets_handler_role) {
             const core::Policy policy = core::effective_policy(own.row, all.star.row);
+            const store::StoredPolicy& named = own.sets_handler || own.sets_handler_role ? own : all.star;
             visit(View{terminated(own.action), policy.on_interrupt == core::Rule::call, policy.keep_request,
-                       terminated(own.sets_handler ? own.handler : all.star.handler),
-                       terminated(own.sets_handler_role ? own.handler_role : all.star.handler_role)});
+                       terminated(named.handler), terminated(named.handler_role)});
         }
     }
 }

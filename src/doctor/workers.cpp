@@ -82,7 +82,7 @@ void check_pass(Report& report) {
 
 void check_slots(Report& report) {
     const int wanted = pg::settings.max_workers + 1; // and the launcher
-    if (pg::is_preloaded() && max_worker_processes < wanted) {
+    if (should_run() && max_worker_processes < wanted) {
         report.warning(psprintf("max_worker_processes is %d, but pg_idem may want %d", max_worker_processes, wanted),
                        "Increase max_worker_processes, which parallel queries and other extensions share.");
     }

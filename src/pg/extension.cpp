@@ -47,21 +47,6 @@ ExtensionState lock_extension() {
     return ExtensionState::locked;
 }
 
-AsOwner::AsOwner() {
-    GetUserIdAndSecContext(&user, &context);
-    HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(table_oid(TableId::inflight)));
-    if (!HeapTupleIsValid(tuple)) {
-        elog(ERROR, "table of pg_idem has vanished");
-    }
-    const Oid owner = reinterpret_cast<const FormData_pg_class*>(GETSTRUCT(tuple))->relowner;
-    ReleaseSysCache(tuple);
-    SetUserIdAndSecContext(owner, context | SECURITY_RESTRICTED_OPERATION);
-}
-
-void AsOwner::done() const {
-    SetUserIdAndSecContext(user, context);
-}
-
 namespace {
 
 constinit bool has_waited = false; // this transaction holds the lock for a call of ours

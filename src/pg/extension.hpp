@@ -14,18 +14,6 @@ enum class ExtensionState : std::uint8_t { absent, busy, locked };
 // busy: somebody else has it.
 ExtensionState lock_extension();
 
-// Whoever owns the extension's tables, for the rest of the transaction, with restricted rights: an index that somebody
-// added may call functions of its owner.
-class AsOwner {
-public:
-    AsOwner();
-    void done() const; // before the transaction is committed; an error undoes it by itself
-
-private:
-    Oid user = InvalidOid;
-    int context = 0;
-};
-
 // The same lock for idem_maintain, waiting for it like any other. The transaction cannot be prepared then.
 void wait_for_extension_lock();
 

@@ -97,8 +97,14 @@ BlockScan begin_block_scan(const Table& table, BlockNumber first, BlockNumber co
 bool next_row(BlockScan& scan);
 void end_block_scan(BlockScan& scan);
 
+// From now on this process writes each table as its owner, with restricted rights: an index that somebody added may
+// call functions of its owner. For workers, which run as a superuser.
+void write_as_owner();
+
 // What a direct insert or update into all indexes needs.
 struct Writing {
+    Oid user;
+    int context;
     EState* estate;
     ResultRelInfo* result;
     TupleTableSlot* slot;

@@ -5,6 +5,7 @@
 // the others: a step that fails is undone, and its rows are done again one by one.
 #pragma once
 
+#include "core/bad_rows.hpp"
 #include "core/circle.hpp"
 #include "core/time.hpp"
 #include "pg/pg.hpp"
@@ -38,10 +39,12 @@ struct Done {
     Task task{};
 };
 
+// `bad`: rows that are left alone for twelve naps; nullptr where nobody remembers them.
 struct StepLimits {
     int rows;             // change at most so many
     std::uint32_t blocks; // see at most so many
     core::Duration nap;   // when to look again at what was locked; twelve of them: at what was bad
+    core::BadRows* bad = nullptr;
 };
 
 // Interrupted attempts: those under `retry`, and released ones, are announced once on channel pg_idem; `fail` and

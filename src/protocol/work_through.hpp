@@ -7,6 +7,7 @@
 #include "protocol/pass.hpp"
 
 #include "pg/errors.hpp"
+#include "pg/key_lock.hpp"
 #include "pg/subtransaction.hpp"
 #include "store/candidates.hpp"
 
@@ -26,6 +27,11 @@ inline void note_bad_row(Counts& counts, const core::Identity& identity, const E
                       pg::errdetail_identity(identity)));
 }
 
+inline std::uint64_t hash_of(const store::Candidate& candidate) {
+    const LOCKTAG tag = pg::key_lock_tag(candidate.identity.get());
+    return (static_cast<std::uint64_t>(tag.locktag_field2) << 32) | tag.locktag_field3;
+}
+
 // Calls work(candidate), which returns a Done, for one candidate after the other, until `limits.rows` have been
 // changed. All in one subtransaction; if that fails, each in one of its own.
 template <typename Work>
@@ -36,9 +42,15 @@ void work_through(const pg::Table& table, core::Circle& circle, const StepLimits
         int changed = 0;
         Counts counts;
         bool busy = false;
+        bool left_alone = false;
     };
     Progress p;
     auto one = [&](int i) {
+        const bool asked = limits.bad != nullptr && limits.bad->any();
+        if (asked && limits.bad->is_left_alone(hash_of(found.items[i]), now)) {
+            p.left_alone = true;
+            return;
+        }
         const Done done = work(found.items[i]);
         if (done.kind == Done::changed) {
             p.counts.add(done.task);
@@ -72,6 +84,9 @@ void work_through(const pg::Table& table, core::Circle& circle, const StepLimits
                 }
                 p = before;
                 note_bad_row(p.counts, found.items[p.tried].identity.get(), error);
+                if (limits.bad != nullptr) {
+                    limits.bad->add(hash_of(found.items[p.tried]), core::later(now, 12 * limits.nap));
+                }
             }
         }
     }
@@ -81,6 +96,8 @@ void work_through(const pg::Table& table, core::Circle& circle, const StepLimits
     if (p.counts.bad > 0) {
         counts.bad += p.counts.bad;
         strlcpy(counts.last_error, p.counts.last_error, sizeof(counts.last_error));
+    }
+    if (p.counts.bad > 0 || p.left_alone) {
         circle.saw_due(core::later(now, 12 * limits.nap));
     }
     if (p.busy) {

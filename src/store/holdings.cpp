@@ -11,6 +11,7 @@
 #include "store/holders.hpp"
 #include "store/list.hpp"
 #include "store/operation.hpp"
+#include "worker/registry.hpp"
 #include "store/statistics.hpp"
 
 namespace idem::store {
@@ -95,6 +96,7 @@ void activate() {
         return;
     }
     xact.active = true;
+    worker::note_use();
     // Callbacks run last-registered-first. Ours moves to the head, so that a claim that is not settled stops the commit
     // before another extension has committed something elsewhere in its own callback (postgres_fdw). That one's
     // callback is registered when it is first used in a session: if that is later, it runs before ours.

@@ -175,24 +175,17 @@ Handler handler_for(std::string_view action) {
             continue;
         }
         const Columns columns(table.heap, tuple);
-        auto take = [&](const char* name, const char*& value) {
+        auto get = [&](const char* name) -> const char* {
             const auto text = columns.text(name);
-            if (value == nullptr && text) {
-                value = pnstrdup(text->data(), text->size()); // empty: none, where '*' sets something
-            }
+            return text && !text->empty() ? pnstrdup(text->data(), text->size()) : nullptr;
         };
-        take("handler", handler.function);
-        take("handler_role", handler.role);
+        if (columns.text("handler") || columns.text("handler_role")) {
+            handler = {get("handler"), get("handler_role")};
+            break;
+        }
     }
     UnregisterSnapshot(snapshot);
     pg::close_table(table);
-    auto none_if_empty = [](const char*& value) {
-        if (value != nullptr && value[0] == '\0') {
-            value = nullptr;
-        }
-    };
-    none_if_empty(handler.function);
-    none_if_empty(handler.role);
     return handler;
 }
 

@@ -12,6 +12,9 @@ namespace idem::store {
 const core::Policy& policy_for(std::string_view action);
 
 // The handler of on_interrupt = call, in memory of the current context; nullptr: none. Not cached: it is rarely asked.
+//
+// Both come from one row, that of the action if it names either, else '*': whoever writes a row must be a member of the
+// role that it names, and else could lend a role named in one row to a function named in another.
 struct Handler {
     const char* function = nullptr;
     const char* role = nullptr;

@@ -172,7 +172,7 @@ bool start(Oid database) {
 
 // When a worker should look at the database.
 core::Time time_of(const Database& database) {
-    return core::next_pass(database.due, database.last_pass, nap(), database.left_work);
+    return core::next_pass(database.due, database.started, nap(), database.left_work);
 }
 
 // Starts workers where something is due. Returns when to look again.
@@ -199,8 +199,7 @@ core::Time start_due() {
         }
     };
     // Those that have waited longest first.
-    std::sort(databases, databases + count,
-              [](const Database& a, const Database& b) { return a.last_pass < b.last_pass; });
+    std::sort(databases, databases + count, [](const Database& a, const Database& b) { return a.started < b.started; });
     for (int i = 0; i < count; i++) {
         if (Known* known = find_known(databases[i].oid)) {
             known->asked = true;
@@ -221,12 +220,15 @@ void run() {
     for (;;) {
         if (pg::reload_configuration()) {
             start_over();
+            for (int i = 0; i < launcher.known_count; i++) {
+                launcher.known[i].asked = false;
+            }
         }
         if (!pg::settings.worker) {
             publish_plan(0);
-            pgstat_report_activity(STATE_IDLE, "switched off by pg_idem.worker");
-            pg::sleep_until(core::end_of_time, pg::compat::wait_event(pg::compat::Wait::launcher));
             reap();
+            pgstat_report_activity(STATE_IDLE, launcher.running_count == 0 ? "switched off by pg_idem.worker" : "");
+            pg::sleep_until(core::end_of_time, pg::compat::wait_event(pg::compat::Wait::launcher));
             continue;
         }
         AcceptInvalidationMessages();

@@ -2,6 +2,7 @@
 #include "pg/entry.hpp"
 
 #include "pg/background.hpp"
+#include "pg/table.hpp"
 #include "worker/pass.hpp"
 #include "worker/registry.hpp"
 
@@ -25,6 +26,7 @@ void maintain(int job) {
     before_shmem_exit(leave, Int32GetDatum(job));
     BackgroundWorkerInitializeConnectionByOid(job_database(job), InvalidOid, 0);
     pg::neutral_settings();
+    pg::write_as_owner();
     PassStatus status;
     if (begin_pass(status)) {
         if (run_pass(status)) {

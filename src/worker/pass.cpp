@@ -73,10 +73,8 @@ Outcome in_transaction(Pass& pass, Step step, core::Circle& circle, core::Time& 
         PushActiveSnapshot(GetTransactionSnapshot());
         const pg::ExtensionState state = pg::lock_extension();
         if (state == pg::ExtensionState::locked) {
-            const pg::AsOwner owner;
-            step(circle, {PG_INT32_MAX, blocks_a_step, pass.nap}, counts);
+            step(circle, {PG_INT32_MAX, blocks_a_step, pass.nap, &pass.status.bad}, counts);
             soonest = core::translate(circle.soonest, pg::now(), GetCurrentTimestamp());
-            owner.done();
         }
         PopActiveSnapshot();
         CommitTransactionCommand();
@@ -171,6 +169,7 @@ bool run_pass(PassStatus& status) {
         sweep(pass, protocol::sweep_seen_some, status.seen, longest_pass);
     }
     status.passes++;
+    status.last_pass = status.started;
     status.last_took = core::between(GetCurrentTimestamp(), pass.started);
     status.last_rows = pass.rows;
     status.next_due = pass.due;

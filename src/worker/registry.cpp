@@ -200,6 +200,14 @@ void note_due(core::Time due) {
     }
 }
 
+void note_use() {
+    static constinit bool checked = false;
+    if (registry != nullptr && !checked) {
+        checked = true;
+        told.extension = told.extension || find_slot(MyDatabaseId) == nullptr;
+    }
+}
+
 void note_extension() {
     told.extension = registry != nullptr;
 }
@@ -226,7 +234,7 @@ int list_databases(Database* databases, int room) {
         if (OidIsValid(oid) && count < room) {
             const auto told_due = static_cast<core::Time>(pg_atomic_read_u64(&slot.told_due));
             databases[count++] = {oid, slot.status.left_work, std::min(slot.status.next_due, told_due),
-                                  slot.status.last_pass};
+                                  slot.status.started};
         }
     }
     LWLockRelease(pg::shared_lock());
@@ -264,7 +272,7 @@ bool begin_pass(PassStatus& status) {
         slot->worker_pid = MyProcPid;
         slot->status.left_work = false; // unless it is set again meanwhile
         slot->status.next_due = 0;      // unless the pass comes to its end
-        slot->status.last_pass = GetCurrentTimestamp();
+        slot->status.started = GetCurrentTimestamp();
         status = slot->status;
         before_shmem_exit(leave_slot, ObjectIdGetDatum(MyDatabaseId));
     }

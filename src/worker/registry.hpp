@@ -2,6 +2,7 @@
 // extension, when something is due in each, and how the last pass went. Without the preload all of it does nothing.
 #pragma once
 
+#include "core/bad_rows.hpp"
 #include "core/circle.hpp"
 #include "core/time.hpp"
 #include "pg/pg.hpp"
@@ -28,13 +29,15 @@ struct Walk {
 // How the passes over a database went.
 struct PassStatus {
     int64 passes = 0;
-    core::Time last_pass = 0; // when it began
+    core::Time started = 0;   // when the pass that runs, or the last one, began
+    core::Time last_pass = 0; // when the last one that came to its end began
     core::Duration last_took = 0;
     int64 last_rows = 0;
     core::Time next_due = 0;
     bool left_work = false;
     char last_error[256] = {};
     core::Time last_error_at = 0;
+    core::BadRows bad;
     core::Circle inflight; // closed, unless the last pass ran out of time
     core::Circle calls;
     Walk settled;
@@ -49,6 +52,10 @@ void note_due(core::Time due);
 // When it commits, the launcher is told that this database has the extension now, and to look at it at once.
 void note_extension();
 
+// The same, where the launcher does not know of it (CREATE EXTENSION was in a transaction that had been prepared).
+// Looks once in a session.
+void note_use();
+
 // ---- the launcher
 
 // Registers this process as the one to wake, until it exits.
@@ -61,8 +68,8 @@ void publish_plan(core::Time planned);
 struct Database {
     Oid oid = InvalidOid;
     bool left_work = false;
-    core::Time due = 0; // the sooner of what the last pass found and what was told since
-    core::Time last_pass = 0;
+    core::Time due = 0;     // the sooner of what the last pass found and what was told since
+    core::Time started = 0; // the last pass
 };
 // The known databases that have the extension; at most `room` of them.
 inline constexpr int max_databases = 1024;
