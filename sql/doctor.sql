@@ -108,9 +108,10 @@ GRANT USAGE ON SCHEMA doctor TO regress_idem_handler;
 SELECT pg_temp.doctor('handler');
 GRANT EXECUTE ON FUNCTION doctor.handler(jsonb) TO regress_idem_handler;
 SELECT pg_temp.doctor('handler');
--- The row takes what is missing from '*'
+-- A row takes handler and handler_role from '*', both or neither
 DELETE FROM idem_policies WHERE action = 'half';
-INSERT INTO idem_policies (action, handler_role, keep_request) VALUES ('*', 'regress_idem_handler', true);
+INSERT INTO idem_policies (action, handler, handler_role, keep_request) VALUES ('*', 'doctor.handler', 'regress_idem_handler', true);
+SELECT pg_temp.doctor('on_interrupt', 'handler');
 UPDATE idem_policies SET handler = 'doctor.handler' WHERE action = 'bare';
 SELECT pg_temp.doctor('on_interrupt', 'handler');
 UPDATE idem_policies SET handler_role = '' WHERE action = 'bare';
