@@ -82,14 +82,20 @@ struct Position {
 // another session, makes of the rows, a round is complete only when it has come by all of them.
 constinit Position resume;
 
-core::Identity identity_of(const pg::Table& table, HeapTuple tuple, pg::TableId id) {
+// False: no call can have made it, and it does not fit.
+bool identity_of(const pg::Table& table, HeapTuple tuple, pg::TableId id, core::StoredIdentity& identity) {
     const int first = store::key_of(id).first;
     std::string_view parts[3];
+    constexpr std::size_t limits[3] = {core::max_account_bytes, core::max_action_bytes, core::max_key_bytes};
     for (int i = 0; i < 3; i++) {
         bool is_null = false;
         parts[i] = store::view_of(heap_getattr(tuple, first + i, RelationGetDescr(table.heap), &is_null));
+        if (parts[i].size() > limits[i]) {
+            return false;
+        }
     }
-    return {parts[0], parts[1], parts[2]};
+    identity = core::StoredIdentity({parts[0], parts[1], parts[2]});
+    return true;
 }
 
 struct Chunk {
@@ -109,8 +115,8 @@ void find_next(const Position& from, std::string_view account, int limit, Chunk&
         if (tuple == nullptr) {
             break;
         }
-        if (kind.has_payload(table, tuple)) {
-            chunk.operations[chunk.size++] = core::StoredIdentity(identity_of(table, tuple, kind.table));
+        if (kind.has_payload(table, tuple) && identity_of(table, tuple, kind.table, chunk.operations[chunk.size])) {
+            chunk.size++;
         }
         heap_freetuple(tuple);
     }
@@ -175,9 +181,11 @@ Erased erase(std::string_view account, std::string_view note) {
     Position position = resume.last.get().account == account ? resume : Position{};
     const bool from_start = position.at_start && position.kind == 0;
     bool at_end = search(s, position);
-    if (at_end && !from_start) {
+    if (at_end && !from_start && s.left == pg::settings.batch_size) {
+        // All of it: what was erased before may have been rolled back. Only where this call holds no key lock yet: two
+        // calls that took them in another order than that of the search could wait for each other.
         position = Position{};
-        at_end = search(s, position); // all of it: what was erased before may have been rolled back
+        at_end = search(s, position);
     }
     resume = at_end ? Position{} : position;
     MemoryContextDelete(s.scratch);

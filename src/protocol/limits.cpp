@@ -26,7 +26,7 @@ void check_lease(const core::Identity& identity, const core::Policy& policy, std
         return;
     }
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("lease is longer than the policy allows"),
-                    pg::errdetail_identity(identity),
+                    identity.account.empty() ? 0 : pg::errdetail_identity(identity),
                     errhint("Renew a shorter lease while the work goes on, or raise max_lease in idem_policies.")));
 }
 

@@ -14,7 +14,7 @@ namespace idem::protocol {
 void check_outcome_size(const core::Identity& identity, const core::Policy& policy,
                         std::initializer_list<store::Nullable> parts);
 
-// Raises 22023 when the lease is over max_lease.
+// Raises 22023 when the lease is over max_lease. identity: may be of an action only.
 void check_lease(const core::Identity& identity, const core::Policy& policy, std::optional<core::Duration> lease);
 
 } // namespace idem::protocol

@@ -115,7 +115,7 @@ void take(const TakeCall& call, Taken taken, void* context) {
     claim.owner = call.owner;
 
     int granted = 0;
-    int room = std::min(call.batch, 100'000) * 4 + 64; // others take from the same end of the queue
+    int room = std::min(call.batch, 10'000) * 4 + 64; // others take from the same end of the queue
     for (;;) {
         const Queue queue = find_waiting(call.action, room);
         for (int i = 0; i < queue.size && granted < call.batch; i++) {

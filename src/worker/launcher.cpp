@@ -165,7 +165,6 @@ bool start(Oid database) {
         launcher.complained = true;
         return false;
     }
-    launcher.complained = false;
     launcher.running[launcher.running_count++] = {handle, job};
     return true;
 }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstring>
 
 #include "core/schedule.hpp"
 #include "worker/pass.hpp"
@@ -43,7 +44,15 @@ struct Pass {
 
     bool is_over(core::Duration limit) const { return core::between(GetCurrentTimestamp(), started) >= limit; }
     void saw_due(core::Time at) { due = std::min(due, at); }
+    // Reported less than a minute ago, with the first words the same.
+    bool is_known_error(const char* message) const {
+        return std::strncmp(status.last_error, message, sizeof(status.last_error) - 8) == 0 &&
+               core::between(GetCurrentTimestamp(), status.reported_at) < core::minute;
+    }
     void note_error(const char* message) {
+        if (!is_known_error(message)) {
+            status.reported_at = GetCurrentTimestamp();
+        }
         pg::copy_message(status.last_error, sizeof(status.last_error), message);
         status.last_error_at = GetCurrentTimestamp();
     }
@@ -54,9 +63,11 @@ void survive_error(Pass& pass) {
     MemoryContextSwitchTo(TopMemoryContext);
     HOLD_INTERRUPTS();
     ErrorData* error = CopyErrorData();
+    if (!pass.is_known_error(error->message)) {
+        EmitErrorReport(); // the same one is not reported at every nap
+    }
     pass.note_error(error->message);
     FreeErrorData(error);
-    EmitErrorReport();
     FlushErrorState();
     AbortCurrentTransaction();
     RESUME_INTERRUPTS();

@@ -37,6 +37,7 @@ struct PassStatus {
     bool left_work = false;
     char last_error[256] = {};
     core::Time last_error_at = 0;
+    core::Time reported_at = 0; // in the log, by a worker that has met it again and again since
     core::BadRows bad;
     core::Circle inflight; // closed, unless the last pass ran out of time
     core::Circle calls;
