@@ -30,7 +30,8 @@ void go_around(core::Circle& circle, Step step, int64 max_rows, protocol::Counts
     do {
         const int64 left = max_rows - (counts.total() - before);
         step(circle, {static_cast<int>(left), PG_UINT32_MAX, core::Duration{pg::settings.naptime} * 1000}, counts);
-    } while (!circle.is_closed() && counts.total() - before < max_rows);
+    } while (!circle.is_closed() && !counts.stopped && counts.total() - before < max_rows);
+    counts.stopped = false;
 }
 
 Datum maintain(FunctionCallInfo fcinfo) {

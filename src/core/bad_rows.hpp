@@ -13,7 +13,7 @@ class BadRows {
 public:
     static constexpr int size = 16;
 
-    bool any() const noexcept { return latest > 0; }
+    bool any(Time now) const noexcept { return now < latest; }
     bool is_left_alone(std::uint64_t hash, Time now) const noexcept {
         return std::any_of(rows, rows + size, [&](const Row& r) { return r.hash == hash && now < r.until; });
     }

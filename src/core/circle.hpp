@@ -11,6 +11,7 @@ struct Circle {
     std::uint32_t next = 0;     // block
     std::uint32_t left = 0;     // blocks to see until the circle is closed
     std::uint32_t end = 0;      // so many blocks had the table when it was begun
+    bool reading = false;       // the block at `next`: true where an error came from reading it
     Time soonest = end_of_time; // when the first of the rows seen, and left as they are, is due
 
     bool is_closed() const noexcept { return left == 0; }

@@ -1,5 +1,6 @@
 #include "pg/extension.hpp"
 
+#include "pg/idle_claim.hpp"
 #include "pg/relations.hpp"
 
 extern "C" {
@@ -70,6 +71,7 @@ void init_extension() {
 
 void wait_for_extension_lock() {
     has_waited = true;
+    arm_idle_claim_timeout(); // no pass runs until this transaction ends
     const Oid extension = get_extension_oid(extension_name, false);
     LockDatabaseObject(ExtensionRelationId, extension, 0, ShareUpdateExclusiveLock);
 }

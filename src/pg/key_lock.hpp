@@ -14,6 +14,11 @@ inline constexpr uint16 key_lock_class = 7433;
 
 LOCKTAG key_lock_tag(const core::Identity& identity);
 
+// The 64 bits of it.
+inline uint64 hash_of(const LOCKTAG& tag) {
+    return (static_cast<uint64>(tag.locktag_field2) << 32) | tag.locktag_field3;
+}
+
 bool try_key_lock(const LOCKTAG& tag);              // true: had
 void wait_for_key_lock(const LOCKTAG& tag);         // like any other lock wait; may raise
 bool try_key_lock_for(const LOCKTAG& tag, long ms); // asks again until then; works at pre-commit too

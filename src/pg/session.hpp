@@ -14,6 +14,11 @@ struct SessionId {
 SessionId this_session();
 
 // On a standby always true: sessions of the primary are not known there.
+// For a look at many rows: a copy of the sessions that live now, and whether one of it is the session asked for. A
+// session that began later is not in it: what follows from "it has ended" is to be asked again with is_session_alive.
+void remember_sessions();
+bool was_session_alive(const SessionId& session);
+
 bool is_session_alive(const SessionId& session);
 
 } // namespace idem::pg

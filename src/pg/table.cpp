@@ -72,6 +72,7 @@ Writing begin_writing(const Table& table, bool speculative) {
     if (writes_as_owner) {
         GetUserIdAndSecContext(&w.user, &w.context);
         SetUserIdAndSecContext(table.heap->rd_rel->relowner, w.context | SECURITY_RESTRICTED_OPERATION);
+        w.settings_level = NewGUCNestLevel();
     }
     w.estate = CreateExecutorState();
     w.result = makeNode(ResultRelInfo);
@@ -86,6 +87,7 @@ void end_writing(Writing& w) {
     ExecCloseIndices(w.result);
     FreeExecutorState(w.estate);
     if (writes_as_owner) {
+        AtEOXact_GUC(false, w.settings_level);
         SetUserIdAndSecContext(w.user, w.context);
     }
 }

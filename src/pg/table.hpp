@@ -105,6 +105,7 @@ void write_as_owner();
 struct Writing {
     Oid user;
     int context;
+    int settings_level;
     EState* estate;
     ResultRelInfo* result;
     TupleTableSlot* slot;

@@ -21,6 +21,7 @@ struct Counts {
     int64 rows[task_count] = {};
     int64 bad = 0;              // rows that could not be dealt with
     char last_error[256] = {};  // of the last such row
+    bool stopped = false;       // no more can be done now, in whatever step
     core::Duration looking = 0; // time taken to find out what is due
 
     void add(Task task) { rows[static_cast<int>(task)]++; }
@@ -35,7 +36,7 @@ struct Counts {
 
 // What became of one candidate.
 struct Done {
-    enum Kind : std::uint8_t { nothing, busy, changed } kind = nothing;
+    enum Kind : std::uint8_t { nothing, busy, changed, stop } kind = nothing; // stop: no more of them now
     Task task{};
 };
 

@@ -6,6 +6,7 @@
 #include "pg/idle_claim.hpp"
 #include "pg/key_lock.hpp"
 #include "pg/notify.hpp"
+#include "pg/session.hpp"
 #include "protocol/by_rule.hpp"
 #include "protocol/work_through.hpp"
 #include "store/holdings.hpp"
@@ -115,6 +116,7 @@ core::Time next_look(const store::InflightRow& row, const core::Decision& decisi
 void recover_some(core::Circle& circle, const StepLimits& limits, Counts& counts) {
     const pg::Table table = pg::open_table(pg::TableId::inflight, pg::Access::change);
     const core::Time now = pg::now();
+    pg::remember_sessions();
     store::begin_circle(table, circle);
     const store::Candidates found = store::walk(table, pg::TableId::inflight, circle,
                                                 std::min(limits.rows, rows_a_step), limits.blocks, judge, now);

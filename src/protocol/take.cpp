@@ -5,6 +5,7 @@
 #include "pg/account.hpp"
 #include "pg/clock.hpp"
 #include "pg/key_lock.hpp"
+#include "pg/session.hpp"
 #include "protocol/grant.hpp"
 #include "protocol/limits.hpp"
 #include "store/candidates.hpp"
@@ -47,8 +48,14 @@ struct Queue {
     }
 };
 
-core::Time waiting_since(const core::InflightFacts& facts, core::Time now) {
-    return facts.token ? std::min(facts.lease_expires_at, now) : facts.due_at;
+core::Time waiting_since(const store::InflightRow& row, core::Time now) {
+    if (!row.facts.token) {
+        return row.facts.due_at;
+    }
+    if (row.is_announced()) { // since its session ended, maybe
+        return DatumGetTimestampTz(row.values[store::inflight::state_since]);
+    }
+    return std::min(row.facts.lease_expires_at, now);
 }
 
 bool is_claimable(const core::InflightFacts& facts, core::Time now) {
@@ -58,6 +65,7 @@ bool is_claimable(const core::InflightFacts& facts, core::Time now) {
 Queue find_waiting(std::string_view action, int room) {
     Queue queue(room);
     const pg::Table table = pg::open_table(pg::TableId::inflight, pg::Access::look);
+    pg::remember_sessions();
     const core::Time now = pg::now();
     const BlockNumber blocks = pg::block_count(table);
     if (blocks > 0) {
@@ -70,7 +78,7 @@ Queue find_waiting(std::string_view action, int room) {
             if (row.text(store::inflight::action) == action && is_claimable(row.facts, now) &&
                 store::read_identity(scan.slot, pg::TableId::inflight, one.identity) &&
                 pg::is_account_permitted(one.identity.get().account)) {
-                one.since = waiting_since(row.facts, now);
+                one.since = waiting_since(row, now);
                 queue.add(one);
             }
         }
@@ -126,7 +134,7 @@ void take(const TakeCall& call, Taken taken, void* context) {
         if (granted == call.batch || queue.seen <= queue.room) {
             return;
         }
-        room *= 8; // all of them were held
+        room = std::min(room * 8, 2 * static_cast<int>(std::min<int64>(queue.seen, PG_INT32_MAX / 16)) + 64);
     }
 }
 

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <optional>
 
+#include "core/schedule.hpp"
 #include "protocol/pass.hpp"
 
 #include "pg/errors.hpp"
@@ -28,8 +29,7 @@ inline void note_bad_row(Counts& counts, const core::Identity& identity, const E
 }
 
 inline std::uint64_t hash_of(const store::Candidate& candidate) {
-    const LOCKTAG tag = pg::key_lock_tag(candidate.identity.get());
-    return (static_cast<std::uint64_t>(tag.locktag_field2) << 32) | tag.locktag_field3;
+    return pg::hash_of(pg::key_lock_tag(candidate.identity.get()));
 }
 
 // Calls work(candidate), which returns a Done, for one candidate after the other, until `limits.rows` have been
@@ -43,10 +43,11 @@ void work_through(const pg::Table& table, core::Circle& circle, const StepLimits
         Counts counts;
         bool busy = false;
         bool left_alone = false;
+        bool stopped = false;
     };
     Progress p;
     auto one = [&](int i) {
-        const bool asked = limits.bad != nullptr && limits.bad->any();
+        const bool asked = limits.bad != nullptr && limits.bad->any(now);
         if (asked && limits.bad->is_left_alone(hash_of(found.items[i]), now)) {
             p.left_alone = true;
             return;
@@ -57,12 +58,15 @@ void work_through(const pg::Table& table, core::Circle& circle, const StepLimits
             p.changed++;
         }
         p.busy = p.busy || done.kind == Done::busy;
+        p.stopped = done.kind == Done::stop;
     };
+    auto goes_on = [&] { return p.tried < found.size && p.changed < limits.rows && !p.stopped; };
     const Progress none;
     ErrorData* error = found.size == 0 ? nullptr : pg::in_subtransaction([&] {
-        for (; p.tried < found.size && p.changed < limits.rows; p.tried++) {
+        while (goes_on()) {
             CHECK_FOR_INTERRUPTS();
             one(p.tried);
+            p.tried += p.stopped ? 0 : 1;
         }
         return true;
     });
@@ -71,7 +75,7 @@ void work_through(const pg::Table& table, core::Circle& circle, const StepLimits
             ReThrowError(error);
         }
         p = none;
-        for (; p.tried < found.size && p.changed < limits.rows; p.tried++) {
+        while (goes_on()) {
             CHECK_FOR_INTERRUPTS();
             const Progress before = p;
             error = pg::in_subtransaction([&] {
@@ -85,9 +89,10 @@ void work_through(const pg::Table& table, core::Circle& circle, const StepLimits
                 p = before;
                 note_bad_row(p.counts, found.items[p.tried].identity.get(), error);
                 if (limits.bad != nullptr) {
-                    limits.bad->add(hash_of(found.items[p.tried]), core::later(now, 12 * limits.nap));
+                    limits.bad->add(hash_of(found.items[p.tried]), core::later(now, core::most_naps * limits.nap));
                 }
             }
+            p.tried += p.stopped ? 0 : 1;
         }
     }
     for (int i = 0; i < task_count; i++) {
@@ -98,13 +103,14 @@ void work_through(const pg::Table& table, core::Circle& circle, const StepLimits
         strlcpy(counts.last_error, p.counts.last_error, sizeof(counts.last_error));
     }
     if (p.counts.bad > 0 || p.left_alone) {
-        circle.saw_due(core::later(now, 12 * limits.nap));
+        circle.saw_due(core::later(now, core::most_naps * limits.nap));
     }
-    if (p.busy) {
+    counts.stopped = counts.stopped || p.stopped;
+    if (p.busy || p.stopped) {
         circle.saw_due(core::later(now, limits.nap));
     }
     if (p.tried < found.size) {
-        circle.saw_due(now);
+        circle.saw_due(p.stopped ? core::later(now, limits.nap) : now);
         store::go_back(table, circle, found, p.tried);
     }
 }

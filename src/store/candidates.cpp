@@ -51,6 +51,7 @@ Candidates walk(const pg::Table& table, pg::TableId id, core::Circle& circle, in
     const std::uint32_t blocks = pg::block_count(table);
     for (std::uint32_t seen = 0; !circle.is_closed() && found.size < enough && seen < most_blocks; seen++) {
         CHECK_FOR_INTERRUPTS();
+        circle.reading = true;
         if (circle.next < blocks) { // else the table has been truncated
             pg::BlockScan scan = pg::begin_block_scan(table, circle.next, 1);
             while (pg::next_row(scan)) {
@@ -65,6 +66,7 @@ Candidates walk(const pg::Table& table, pg::TableId id, core::Circle& circle, in
             }
             pg::end_block_scan(scan);
         }
+        circle.reading = false;
         circle.step(blocks);
     }
     return found;

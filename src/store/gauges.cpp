@@ -58,28 +58,12 @@ int64 scaled(int64 rows, double factor) {
     return static_cast<int64>(std::llround(static_cast<double>(rows) * factor));
 }
 
-// Whether a session lives is found out by a walk over all of them: once for the claims that it made one after another.
-class Sessions {
-public:
-    bool has_ended(const pg::SessionId& session) {
-        if (session.pid != last.pid || session.start != last.start) {
-            last = session;
-            ended = !pg::is_session_alive(session);
-        }
-        return ended;
-    }
-
-private:
-    pg::SessionId last{0, 0};
-    bool ended = false;
-};
-
 void keep_older(std::optional<core::Time>& oldest, core::Time time) {
     oldest = oldest ? std::min(*oldest, time) : time;
 }
 
 // When the attempt ended, by what the row tells; empty: it is in progress.
-std::optional<core::Time> interrupted_since(const Row& row, Sessions& sessions, core::Time now) {
+std::optional<core::Time> interrupted_since(const Row& row, core::Time now) {
     using namespace inflight;
     if (row.is_null(token)) {
         return row.is_null(due_at) ? row.time(state_since) : row.time(due_at);
@@ -88,7 +72,7 @@ std::optional<core::Time> interrupted_since(const Row& row, Sessions& sessions, 
         return row.time(lease_expires_at);
     }
     if (!row.is_null(session_pid) &&
-        sessions.has_ended({DatumGetInt32(row.slot->tts_values[session_pid]), row.time(session_start)})) {
+        !pg::was_session_alive({DatumGetInt32(row.slot->tts_values[session_pid]), row.time(session_start)})) {
         return row.flag(announced) ? row.time(state_since) : now;
     }
     return std::nullopt;
@@ -96,12 +80,12 @@ std::optional<core::Time> interrupted_since(const Row& row, Sessions& sessions, 
 
 void read_inflight_gauges(Gauges& g, core::Time now) {
     using namespace inflight;
-    Sessions sessions;
+    pg::remember_sessions();
     const double factor = sample(pg::TableId::inflight, most_inflight_blocks, token + 1, [&](const Row& row) {
         if (row.flag(in_review)) {
             g.review++;
             keep_older(g.oldest_review, row.time(state_since));
-        } else if (const std::optional<core::Time> since = interrupted_since(row, sessions, now)) {
+        } else if (const std::optional<core::Time> since = interrupted_since(row, now)) {
             g.interrupted++;
             keep_older(g.oldest_interrupted, *since);
         } else {

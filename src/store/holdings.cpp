@@ -53,10 +53,6 @@ struct TransactionState {
 };
 constinit TransactionState xact;
 
-uint64 hash_of(const LOCKTAG& tag) {
-    return (static_cast<uint64>(tag.locktag_field2) << 32) | tag.locktag_field3;
-}
-
 int find_operation(const core::Identity& identity, uint64 hash) {
     for (int i = xact.operations.size - 1; i >= 0; i--) {
         if (xact.operations.items[i].hash == hash && xact.operations.items[i].identity.get() == identity) {
@@ -196,7 +192,7 @@ bool has_kept_lock_for(const Operation& operation, const core::Token& token) {
 void check_promise(const Promise& promise) {
     const core::Identity identity = promise.identity.get();
     const LOCKTAG tag = pg::key_lock_tag(identity);
-    const int at = find_operation(identity, hash_of(tag));
+    const int at = find_operation(identity, pg::hash_of(tag));
     if (at != none && has_kept_lock_for(xact.operations.items[at], promise.token) && pg::holds_key_lock(tag)) {
         return;
     }
@@ -289,13 +285,13 @@ const Holding* find_holding(const core::Identity& identity) {
     if (xact.operations.size == 0) {
         return nullptr;
     }
-    const int at = find_operation(identity, hash_of(pg::key_lock_tag(identity)));
+    const int at = find_operation(identity, pg::hash_of(pg::key_lock_tag(identity)));
     return at == none ? nullptr : holding_of(xact.operations.items[at]);
 }
 
 void note_holding(const core::Identity& identity, const Holding& holding) {
     activate();
-    const uint64 hash = hash_of(pg::key_lock_tag(identity));
+    const uint64 hash = pg::hash_of(pg::key_lock_tag(identity));
     int at = find_operation(identity, hash);
     const bool newly_held = at == none || xact.operations.items[at].last_event == none;
     if (newly_held && xact.held >= pg::settings.max_claims_per_transaction) {

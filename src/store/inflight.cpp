@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* rule_names[] = {"retry", "fail", "review", "call"};
 
-void read_facts(InflightRow& row) {
+void read_facts(InflightRow& row, bool (*is_alive)(const pg::SessionId&)) {
     core::InflightFacts& f = row.facts;
     auto time = [&](inflight::Field field) {
         return row.nulls[field] ? core::Time{0} : DatumGetTimestampTz(row.values[field]);
@@ -31,8 +31,7 @@ void read_facts(InflightRow& row) {
     f.lease_expires_at = time(inflight::lease_expires_at);
     f.due_at = time(inflight::due_at);
     if (f.token && !row.nulls[inflight::session_pid]) {
-        f.session_over =
-            !pg::is_session_alive({DatumGetInt32(row.values[inflight::session_pid]), time(inflight::session_start)});
+        f.session_over = !is_alive({DatumGetInt32(row.values[inflight::session_pid]), time(inflight::session_start)});
     }
     if (!row.nulls[inflight::fingerprint]) {
         f.fingerprint = view_of(row.values[inflight::fingerprint]);
@@ -119,7 +118,7 @@ bool find_inflight(const core::Identity& identity, Snapshot snapshot, pg::Access
     if (row.tuple == nullptr) {
         return false;
     }
-    read_facts(row);
+    read_facts(row, pg::is_session_alive);
     return true;
 }
 
@@ -130,7 +129,7 @@ void read_inflight(TupleTableSlot* slot, InflightRow& row) {
         row.values[i] = slot->tts_values[i];
         row.nulls[i] = slot->tts_isnull[i];
     }
-    read_facts(row);
+    read_facts(row, pg::was_session_alive);
 }
 
 namespace {

@@ -42,7 +42,7 @@ struct InflightRow {
 
 bool find_inflight(const core::Identity& identity, Snapshot snapshot, pg::Access access, InflightRow& row);
 
-// From a scan: valid as long as the slot's row is.
+// From a scan: valid as long as the slot's row is. Sessions are those of pg::remember_sessions().
 void read_inflight(TupleTableSlot* slot, InflightRow& row);
 
 // All under the key lock; a row to update or delete was found with Access::change.

@@ -106,7 +106,9 @@ Slot* make_slot(std::string_view action) {
         clear_counts(slot, table()->started);
         pg_atomic_write_u32(&slot.is_full, 0);
         slot.action_size = static_cast<uint32>(action.size());
-        std::memcpy(slot.action, action.data(), action.size());
+        if (!action.empty()) {
+            std::memcpy(slot.action, action.data(), action.size());
+        }
         pg_write_barrier();
         pg_atomic_write_u32(&slot.database, MyDatabaseId);
         return &slot;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstring>
 
 #include "worker/call.hpp"
 
@@ -45,7 +46,10 @@ const char* find_obstacle(const store::InflightRow& row, const store::Handler& h
     if (handler.role == nullptr) {
         return "policy names no handler_role";
     }
-    role = get_role_oid(handler.role, true);
+    if (std::strlen(handler.function) > max_handler_name) {
+        return "name of the handler is too long";
+    }
+    role = std::strlen(handler.role) < NAMEDATALEN ? get_role_oid(handler.role, true) : InvalidOid;
     if (!OidIsValid(role)) {
         return "handler_role does not exist";
     }
@@ -92,12 +96,12 @@ Done call(const store::Candidate& candidate) {
     pg::SessionId session{};
     const char* error = find_obstacle(row, handler, role);
     if (error == nullptr) {
-        switch (start_handler({identity, token, row.attempt() + 1, lease, role, handler.function}, session)) {
+        switch (start_handler({identity, token, row.attempt() + 1, role, handler.function}, session)) {
         case Started::yes:
             break;
         case Started::no_room:
             pg::release_key_lock(pg::key_lock_tag(identity));
-            return {Done::busy};
+            return {Done::stop};
         case Started::failed:
             error = "handler worker could not connect as handler_role";
             break;
@@ -122,8 +126,14 @@ Done call(const store::Candidate& candidate) {
 } // namespace
 
 void call_some(core::Circle& circle, const protocol::StepLimits& limits, protocol::Counts& counts) {
-    const pg::Table table = pg::open_table(pg::TableId::inflight, pg::Access::change);
     const core::Time now = pg::now();
+    if (!has_room_for_handler()) { // the end of one of them wakes the launcher
+        circle.saw_due(core::later(now, limits.nap));
+        counts.stopped = true;
+        return;
+    }
+    const pg::Table table = pg::open_table(pg::TableId::inflight, pg::Access::change);
+    pg::remember_sessions();
     store::begin_circle(table, circle);
     const store::Candidates found = store::walk(table, pg::TableId::inflight, circle, 1, limits.blocks, judge, now);
     protocol::StepLimits one = limits;

@@ -2,7 +2,9 @@
 // README.md.
 #include "pg/entry.hpp"
 
+#include "core/schedule.hpp"
 #include "pg/background.hpp"
+#include "pg/clock.hpp"
 #include "pg/compat.hpp"
 #include "pg/errors.hpp"
 #include "pg/handler_name.hpp"
@@ -29,6 +31,8 @@ namespace {
 constexpr int grace_ms = 10'000; // between the cancellation of a handler and the end of its process
 
 constinit HandlerJob* job = nullptr;
+constinit TimeoutId lease_timeout = USER_TIMEOUT;
+constinit core::Time lease_end = 0; // by the real clock
 constinit volatile sig_atomic_t timed_out = 0;
 
 void leave(int, Datum) {
@@ -105,7 +109,7 @@ ErrorData* in_transaction(Work work) {
     PG_CATCH();
     {
         MemoryContextSwitchTo(context);
-        disable_timeout(USER_TIMEOUT, false);
+        disable_timeout(lease_timeout, false);
         HOLD_INTERRUPTS();
         error = CopyErrorData();
         EmitErrorReport();
@@ -128,7 +132,7 @@ void run_handler() {
     const core::Identity identity = job->identity.get();
     const Oid function = find_handler();
     Jsonb* request = request_of(identity);
-    enable_timeout_every(USER_TIMEOUT, core::later(GetCurrentTimestamp(), job->lease), grace_ms);
+    enable_timeout_every(lease_timeout, lease_end, grace_ms);
     protocol::drive(identity, job->token, job->attempt, function, request);
 }
 
@@ -145,7 +149,11 @@ void handle() {
     CHECK_FOR_INTERRUPTS();
     ErrorData* error = in_transaction([] {
         // However long the starter takes; what the role sets is for its own code.
-        (void)set_config_option("lock_timeout", "0", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
+        for (const char* timeout : {"lock_timeout", "transaction_timeout"}) {
+            if (GetConfigOption(timeout, true, false) != nullptr) { // the latter since 17
+                (void)set_config_option(timeout, "0", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
+            }
+        }
         XactLockTableWait(job->xid, nullptr, nullptr, XLTW_None);
     });
     if (error != nullptr) {
@@ -157,12 +165,17 @@ void handle() {
         store::Stored stored;
         store::read_stored_mvcc(job->identity.get(), stored);
         ours = stored.is_inflight && stored.inflight.facts.token == job->token;
+        lease_end = core::translate(stored.inflight.facts.lease_expires_at, pg::now(), GetCurrentTimestamp());
     });
     if (error != nullptr || !ours) {
         return;
     }
+    if (lease_end <= GetCurrentTimestamp()) { // the starter's transaction took so long
+        (void)in_transaction([] { note_failure("lease ended before the handler could begin"); });
+        return;
+    }
     error = in_transaction(run_handler);
-    disable_timeout(USER_TIMEOUT, false);
+    disable_timeout(lease_timeout, false);
     if (error == nullptr) {
         return;
     }
@@ -181,7 +194,7 @@ PGDLLEXPORT void pg_idem_handler_main(Datum argument);
 
 void pg_idem_handler_main(Datum argument) {
     idem::pg::accept_signals();
-    RegisterTimeout(USER_TIMEOUT, idem::worker::on_timeout);
+    idem::worker::lease_timeout = RegisterTimeout(USER_TIMEOUT, idem::worker::on_timeout);
     idem::pg::guarded([argument] {
         idem::worker::connect(argument);
         pgstat_report_activity(STATE_RUNNING, "pg_idem: handler of an interrupted operation");

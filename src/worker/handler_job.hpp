@@ -4,9 +4,10 @@
 
 #include "core/decide.hpp"
 #include "core/identity.hpp"
-#include "pg/session.hpp"
 
 #include "pg/pg.hpp"
+#include "pg/session.hpp"
+#include "worker/handler_start.hpp"
 
 extern "C" {
 #include "port/atomics.h"
@@ -24,8 +25,7 @@ struct HandlerJob {
     core::StoredIdentity identity;
     core::Token token;
     int attempt;
-    core::Duration lease;
-    char function[2 * NAMEDATALEN + 64];
+    char function[max_handler_name + 1];
 
     // From the worker.
     pg_atomic_uint32 is_ready; // it has connected as the role; `session` is set

@@ -8,13 +8,14 @@
 
 namespace idem::worker {
 
+inline constexpr int max_handler_name = 2 * NAMEDATALEN + 64;
+
 struct HandlerStart {
     core::Identity identity;
     core::Token token;
     int attempt;
-    core::Duration lease;
     Oid role;
-    const char* function;
+    const char* function; // at most max_handler_name bytes
 };
 
 enum class Started : std::uint8_t {
@@ -22,6 +23,9 @@ enum class Started : std::uint8_t {
     no_room, // as many workers run as may, or it does not come in time: another time
     failed,  // it went again before it was connected; the server's log says why
 };
+
+// False: as many handlers run as may.
+bool has_room_for_handler();
 
 // Waits until it is connected. If this transaction is rolled back, it goes without having done anything.
 Started start_handler(const HandlerStart& start, pg::SessionId& session);

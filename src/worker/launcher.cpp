@@ -197,7 +197,13 @@ core::Time start_due() {
             known.asked = true;
         }
     };
-    // Those that have waited longest first.
+    // First those of which nothing is known, however busy the others are; then those that have waited longest.
+    for (int i = 0; i < launcher.known_count; i++) {
+        Known& known = launcher.known[i];
+        if (!known.asked && !is_known(known.oid)) {
+            consider(known, 0);
+        }
+    }
     std::sort(databases, databases + count, [](const Database& a, const Database& b) { return a.started < b.started; });
     for (int i = 0; i < count; i++) {
         if (Known* known = find_known(databases[i].oid)) {
@@ -205,11 +211,6 @@ core::Time start_due() {
             consider(*known, time_of(databases[i]));
         } else {
             forget_database(databases[i].oid, Unless::never); // dropped, or not to be connected to any more
-        }
-    }
-    for (int i = 0; i < launcher.known_count; i++) {
-        if (!launcher.known[i].asked) {
-            consider(launcher.known[i], 0);
         }
     }
     return next;

@@ -28,11 +28,19 @@ constexpr core::Duration settled_until = core::second * 16 / 10;
 constexpr core::Duration longest_pass = 2 * core::second;
 
 constexpr std::uint32_t blocks_a_step = 256;
-constexpr core::Duration longest_rest = 100'000;
+constexpr core::Duration longest_pause = 100'000;
 
 using Step = void (*)(core::Circle&, const protocol::StepLimits&, protocol::Counts&);
 
-enum class Outcome : std::uint8_t { done, absent, busy, failed };
+enum class Outcome : std::uint8_t { done, absent, busy, failed, unreadable };
+
+// A walk, block by block where a block could not be read, up to that one, which is left out.
+struct Careful {
+    bool on = false;
+    std::uint32_t bad_block = 0;
+
+    std::uint32_t blocks() const { return on ? 1 : blocks_a_step; }
+};
 
 struct Pass {
     PassStatus& status;
@@ -73,10 +81,32 @@ void survive_error(Pass& pass) {
     RESUME_INTERRUPTS();
 }
 
+// After an error, the circle as it was. True: a block could not be read, and the way up to it is gone again carefully.
+bool go_back_to(const core::Circle& before, core::Circle& circle, Careful& careful) {
+    const core::Circle failed = circle;
+    circle = before;
+    if (!failed.reading) {
+        return false;
+    }
+    if (circle.is_closed()) { // it was begun by the step
+        circle.begin(failed.end);
+    }
+    careful = {true, failed.next};
+    return true;
+}
+
 // One step in a transaction of its own.
-Outcome in_transaction(Pass& pass, Step step, core::Circle& circle, core::Time& soonest, protocol::Counts& counts) {
+Outcome in_transaction(Pass& pass, Step step, core::Circle& circle, core::Time& soonest, protocol::Counts& counts,
+                       Careful& careful) {
     volatile Outcome outcome = Outcome::failed;
-    const core::Circle before = circle; // also where an error ends the step
+    if (careful.on && circle.next == careful.bad_block && !circle.is_closed()) {
+        circle.step(PG_UINT32_MAX);
+        careful.on = false;
+        if (circle.is_closed()) {
+            return Outcome::done;
+        }
+    }
+    const core::Circle before = circle;
     PG_TRY();
     {
         SetCurrentStatementStartTimestamp();
@@ -84,7 +114,7 @@ Outcome in_transaction(Pass& pass, Step step, core::Circle& circle, core::Time& 
         PushActiveSnapshot(GetTransactionSnapshot());
         const pg::ExtensionState state = pg::lock_extension();
         if (state == pg::ExtensionState::locked) {
-            step(circle, {PG_INT32_MAX, blocks_a_step, pass.nap, &pass.status.bad}, counts);
+            step(circle, {PG_INT32_MAX, careful.blocks(), pass.nap, &pass.status.bad}, counts);
             soonest = core::translate(circle.soonest, pg::now(), GetCurrentTimestamp());
         }
         PopActiveSnapshot();
@@ -96,8 +126,7 @@ Outcome in_transaction(Pass& pass, Step step, core::Circle& circle, core::Time& 
     PG_CATCH();
     {
         survive_error(pass);
-        circle = before;
-        circle.step(PG_UINT32_MAX); // past a block that cannot be read, block by block
+        outcome = go_back_to(before, circle, careful) ? Outcome::unreadable : Outcome::failed;
     }
     PG_END_TRY();
     if (outcome == Outcome::done) {
@@ -113,7 +142,7 @@ Outcome in_transaction(Pass& pass, Step step, core::Circle& circle, core::Time& 
 
 // What a step says about the rest of the walk. True: go on.
 bool go_on(Pass& pass, Outcome outcome) {
-    if (outcome == Outcome::done) {
+    if (outcome == Outcome::done || outcome == Outcome::unreadable) {
         return true;
     }
     pass.absent = outcome == Outcome::absent;
@@ -124,13 +153,16 @@ bool go_on(Pass& pass, Outcome outcome) {
 // Every pass looks at all that is in flight, of which there is not much; else the next pass goes on at once.
 void recover(Pass& pass, Step step, core::Circle& circle) {
     core::Time soonest = core::end_of_time;
+    Careful careful;
+    bool stopped = false;
     do {
         protocol::Counts counts;
-        if (!go_on(pass, in_transaction(pass, step, circle, soonest, counts))) {
+        if (!go_on(pass, in_transaction(pass, step, circle, soonest, counts, careful))) {
             return;
         }
-    } while (!circle.is_closed() && !pass.is_over(recover_for));
-    pass.status.left_work = pass.status.left_work || !circle.is_closed();
+        stopped = counts.stopped;
+    } while (!circle.is_closed() && !stopped && !pass.is_over(recover_for));
+    pass.status.left_work = pass.status.left_work || (!circle.is_closed() && !stopped);
     pass.saw_due(soonest);
 }
 
@@ -140,11 +172,12 @@ void sweep(Pass& pass, Step step, Walk& walk, core::Duration until) {
         pass.saw_due(walk.rest_until);
         return;
     }
+    Careful careful;
     for (;;) {
         const core::Time began = GetCurrentTimestamp();
         core::Time soonest = core::end_of_time;
         protocol::Counts counts;
-        if (!go_on(pass, in_transaction(pass, step, walk.circle, soonest, counts))) {
+        if (!go_on(pass, in_transaction(pass, step, walk.circle, soonest, counts, careful))) {
             return;
         }
         const core::Time ended = GetCurrentTimestamp();
@@ -160,7 +193,7 @@ void sweep(Pass& pass, Step step, Walk& walk, core::Duration until) {
             return;
         }
         // Half of the time is for the others.
-        pg::sleep_until(core::later(ended, std::min(core::between(ended, began), longest_rest)),
+        pg::sleep_until(core::later(ended, std::min(core::between(ended, began), longest_pause)),
                         pg::compat::wait_event(pg::compat::Wait::sweep_rest));
     }
 }

@@ -146,6 +146,7 @@ struct Told {
     bool extension = false;
 };
 constinit Told told;
+constinit bool use_is_known = false; // see note_use()
 
 // After the commit has become visible, and where nothing may fail.
 void tell() {
@@ -174,6 +175,8 @@ void on_transaction(XactEvent event, void*) {
         }
     } else if (event != XACT_EVENT_ABORT) {
         return;
+    } else if (told.extension) {
+        use_is_known = false;
     }
     told = Told{};
 }
@@ -201,9 +204,8 @@ void note_due(core::Time due) {
 }
 
 void note_use() {
-    static constinit bool checked = false;
-    if (registry != nullptr && !checked) {
-        checked = true;
+    if (registry != nullptr && !use_is_known) {
+        use_is_known = true;
         told.extension = told.extension || find_slot(MyDatabaseId) == nullptr;
     }
 }

@@ -7,10 +7,11 @@ namespace {
 
 TEST(BadRows, AreLeftAloneUntilTheirTime) {
     BadRows bad;
-    EXPECT_FALSE(bad.any());
+    EXPECT_FALSE(bad.any(100));
     EXPECT_FALSE(bad.is_left_alone(7, 100));
     bad.add(7, 200);
-    EXPECT_TRUE(bad.any());
+    EXPECT_TRUE(bad.any(199));
+    EXPECT_FALSE(bad.any(200));
     EXPECT_TRUE(bad.is_left_alone(7, 199));
     EXPECT_FALSE(bad.is_left_alone(7, 200));
     EXPECT_FALSE(bad.is_left_alone(8, 100));
