@@ -10,6 +10,7 @@
 #include "store/holdings.hpp"
 #include "store/policies.hpp"
 #include "store/statistics.hpp"
+#include "worker/jobs.hpp"
 #include "worker/registry.hpp"
 #include "worker/worker.hpp"
 
@@ -28,6 +29,7 @@ void _PG_init(void) {
         idem::store::init_holdings();
         idem::store::init_statistics();
         idem::worker::init_registry();
+        idem::worker::init_jobs();
         idem::store::init_holders();
         idem::pg::init_shared();
         idem::worker::register_launcher();

@@ -11,8 +11,8 @@
 #include "store/holders.hpp"
 #include "store/list.hpp"
 #include "store/operation.hpp"
-#include "worker/registry.hpp"
 #include "store/statistics.hpp"
+#include "worker/registry.hpp"
 
 namespace idem::store {
 

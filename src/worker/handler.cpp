@@ -12,6 +12,7 @@
 #include "protocol/run.hpp"
 #include "store/operation.hpp"
 #include "worker/handler_job.hpp"
+#include "worker/jobs.hpp"
 #include "worker/registry.hpp"
 
 extern "C" {

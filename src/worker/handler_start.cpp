@@ -7,6 +7,7 @@
 #include "pg/relations.hpp"
 #include "pg/settings.hpp"
 #include "worker/handler_job.hpp"
+#include "worker/jobs.hpp"
 #include "worker/registry.hpp"
 
 extern "C" {

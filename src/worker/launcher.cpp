@@ -8,6 +8,7 @@
 #include "pg/background.hpp"
 #include "pg/compat.hpp"
 #include "pg/settings.hpp"
+#include "worker/jobs.hpp"
 #include "worker/registry.hpp"
 
 extern "C" {

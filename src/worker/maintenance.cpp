@@ -4,6 +4,7 @@
 #include "pg/background.hpp"
 #include "pg/table.hpp"
 #include "worker/pass.hpp"
+#include "worker/jobs.hpp"
 #include "worker/registry.hpp"
 
 extern "C" {

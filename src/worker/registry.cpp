@@ -17,8 +17,6 @@ namespace idem::worker {
 
 namespace {
 
-constexpr int none = -1;
-
 struct Slot {
     pg_atomic_uint32 database; // 0: free
     pg_atomic_uint64 told_due; // a core::Time
@@ -26,18 +24,11 @@ struct Slot {
     PassStatus status; // with worker_pid, under the lock
 };
 
-struct Job {
-    pg_atomic_uint32 state;
-    Oid database;
-};
-
 struct Registry {
     pg_atomic_uint64 launcher_latch; // a Latch*, or 0
     pg_atomic_uint32 launcher_pid;
     pg_atomic_uint64 planned;
-    pg_atomic_uint32 handlers;
     pg_atomic_uint32 slots_used; // those behind have never been used
-    Job jobs[max_jobs];
     Slot slots[max_databases];
 };
 
@@ -52,11 +43,7 @@ void init(void* area) {
     pg_atomic_init_u64(&fresh->launcher_latch, 0);
     pg_atomic_init_u32(&fresh->launcher_pid, 0);
     pg_atomic_init_u64(&fresh->planned, core::end_of_time);
-    pg_atomic_init_u32(&fresh->handlers, 0);
     pg_atomic_init_u32(&fresh->slots_used, 0);
-    for (Job& job : fresh->jobs) {
-        pg_atomic_init_u32(&job.state, static_cast<uint32>(JobState::free));
-    }
     for (Slot& slot : fresh->slots) {
         pg_atomic_init_u32(&slot.database, InvalidOid);
         pg_atomic_init_u64(&slot.told_due, core::end_of_time);
@@ -112,13 +99,6 @@ Slot* find_or_add_slot(Oid database) {
         pg_atomic_write_u32(&slot->database, database);
     }
     return slot;
-}
-
-void wake_launcher() {
-    auto* latch = reinterpret_cast<Latch*>(pg_atomic_read_u64(&registry->launcher_latch));
-    if (latch != nullptr) {
-        SetLatch(latch);
-    }
 }
 
 // True: it is sooner than all that was told before.
@@ -196,6 +176,13 @@ void resign_as_launcher(int, Datum) {
 }
 
 } // namespace
+
+void wake_launcher() {
+    auto* latch = reinterpret_cast<Latch*>(pg_atomic_read_u64(&registry->launcher_latch));
+    if (latch != nullptr) {
+        SetLatch(latch);
+    }
+}
 
 void note_due(core::Time due) {
     if (registry != nullptr) {
@@ -293,55 +280,6 @@ void end_pass(const PassStatus& status) {
         }
     }
     LWLockRelease(pg::shared_lock());
-}
-
-int add_job(Oid database) {
-    for (int i = 0; i < max_jobs; i++) {
-        Job& job = registry->jobs[i];
-        if (job_state(i) == JobState::free) { // only the launcher takes one
-            job.database = database;
-            set_job_state(i, JobState::asked);
-            return i;
-        }
-    }
-    return none;
-}
-
-Oid job_database(int job) {
-    return registry->jobs[job].database;
-}
-
-JobState job_state(int job) {
-    return static_cast<JobState>(pg_atomic_read_u32(&registry->jobs[job].state));
-}
-
-void set_job_state(int job, JobState state) {
-    pg_memory_barrier();
-    pg_atomic_write_u32(&registry->jobs[job].state, static_cast<uint32>(state));
-}
-
-bool try_count_handler(int most) {
-    if (registry == nullptr) {
-        return true;
-    }
-    uint32 running = pg_atomic_read_u32(&registry->handlers);
-    while (running < static_cast<uint32>(most)) {
-        if (pg_atomic_compare_exchange_u32(&registry->handlers, &running, running + 1)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-void uncount_handler() {
-    if (registry != nullptr) {
-        pg_atomic_fetch_sub_u32(&registry->handlers, 1);
-        wake_launcher();
-    }
-}
-
-int handlers_running() {
-    return registry == nullptr ? 0 : static_cast<int>(pg_atomic_read_u32(&registry->handlers));
 }
 
 int read_status(StatusRow* rows, int room) {

@@ -62,6 +62,7 @@ void note_use();
 // Registers this process as the one to wake, until it exits.
 void become_launcher();
 int launcher_pid();
+void wake_launcher();
 
 // The sessions wake it for what is due before `planned`.
 void publish_plan(core::Time planned);
@@ -86,19 +87,6 @@ void start_over(); // everywhere: the configuration has changed, perhaps the clo
 // so many databases.
 bool begin_pass(PassStatus& status);
 void end_pass(const PassStatus& status);
-
-// A maintenance worker that the launcher has asked for.
-enum class JobState : uint32 { free, asked, done, failed };
-inline constexpr int max_jobs = 64;
-int add_job(Oid database); // -1: no room
-Oid job_database(int job);
-JobState job_state(int job);
-void set_job_state(int job, JobState state);
-
-// Handlers of interrupted operations that run, of all databases. False: as many as may.
-bool try_count_handler(int most);
-void uncount_handler();
-int handlers_running();
 
 // ---- everybody
 
