@@ -42,7 +42,7 @@ SET pg_idem.test_now = '2030-01-01 01:00:30+00';
 SELECT action, idem_resolve('g5r', action, 'completed', 'completed', result => '{"by": "hand"}', status => 201, body => 'by hand', note => 'called the bank') AS expires_at FROM resolve_rules;
 SELECT action, idem_resolve('g5r', action, 'failed', verdict => 'failed', attempt => 1) AS expires_at FROM resolve_rules;
 SELECT action, outcome, replayed, attempt, settled_as, status, result, body, body_bytes, settled_at, expires_at
-  FROM resolve_rules, unnest('{completed,failed}'::text[]) AS k, idem_claim('g5r', action, k, '{"n": 1}');
+  FROM resolve_rules, unnest('{completed,failed}'::text[]) AS k, idem_claim('g5r', action, k, '{"n": 1}') ORDER BY action, k;
 SELECT r.action, state, request, claimed_at, settled_at, expires_at, forget_at FROM resolve_rules AS r, idem_lookup('g5r', r.action, 'completed');
 -- G4 the fingerprint of the attempt is kept
 SELECT action, outcome FROM resolve_rules, idem_claim('g5r', action, 'completed', '{"n": 2}');
@@ -107,10 +107,10 @@ CALL pg_temp.claim('review completed');
 CALL pg_temp.claim('review failed');
 CALL pg_temp.claim('review retry');
 SET pg_idem.test_now = '2030-01-01 02:00:00+00';
-SELECT action, k, outcome FROM unnest('{retry,review}'::text[]) AS action, unnest('{review completed,review failed,review retry}'::text[]) AS k, idem_claim('g5r', action, k, '{"n": 1}');
+SELECT action, k, outcome FROM unnest('{retry,review}'::text[]) AS action, unnest('{review completed,review failed,review retry}'::text[]) AS k, idem_claim('g5r', action, k, '{"n": 1}') ORDER BY action, k;
 SELECT action, idem_resolve('g5r', action, 'review completed', 'completed', '1') AS expires_at, idem_resolve('g5r', action, 'review failed', 'failed', '2') AS failed_expires_at,
        idem_resolve('g5r', action, 'review retry', 'retry') AS due_at FROM unnest('{retry,review}'::text[]) AS action;
-SELECT action, k, outcome, attempt, result FROM unnest('{retry,review}'::text[]) AS action, unnest('{review completed,review failed,review retry}'::text[]) AS k, idem_claim('g5r', action, k, '{"n": 1}', lease => '1 min');
+SELECT action, k, outcome, attempt, result FROM unnest('{retry,review}'::text[]) AS action, unnest('{review completed,review failed,review retry}'::text[]) AS k, idem_claim('g5r', action, k, '{"n": 1}', lease => '1 min') ORDER BY action, k;
 
 -- G5 interrupted, and recorded by nobody: under fail it counts as failed, else it is open
 CALL pg_temp.claim('over');

@@ -79,13 +79,19 @@ void check_prepared(Report& report) {
     report.ok("no transaction prepared over an hour ago holds an operation");
 }
 
-// Who may not see another's session sees no start of its transaction.
+// Who may not see another's session sees no start of its transaction. The lock on the extension is that of a pass: of
+// idem_maintain, where it is kept for long.
 constexpr const char* open_sql = R"(
-    SELECT pg_catalog.format('session %s of %s (%s), in a transaction since %s, holds %s operation(s)',
-                             a.pid, a.usename, a.state, a.xact_start, held.claims),
+    SELECT pg_catalog.format('session %s of %s (%s), in a transaction since %s, holds %s operation(s)%s',
+                             a.pid, a.usename, a.state, a.xact_start, held.claims,
+                             CASE WHEN held.pass THEN ' and keeps every other pass away' END),
            a.xact_start IS NULL
-      FROM (SELECT l.pid, pg_catalog.count(*) AS claims FROM pg_catalog.pg_locks l
-             WHERE l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.objsubid OPERATOR(pg_catalog.=) $1
+      FROM (SELECT l.pid, pg_catalog.count(*) FILTER (WHERE l.locktype OPERATOR(pg_catalog.=) 'advisory') AS claims,
+                   pg_catalog.bool_or(l.locktype OPERATOR(pg_catalog.=) 'object') AS pass
+              FROM pg_catalog.pg_locks l
+             WHERE (l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.objsubid OPERATOR(pg_catalog.=) $1
+                    OR l.locktype OPERATOR(pg_catalog.=) 'object' AND l.mode OPERATOR(pg_catalog.=) 'ShareUpdateExclusiveLock'
+                       AND l.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_extension'::pg_catalog.regclass)
                AND l.database OPERATOR(pg_catalog.=) $3 AND l.granted AND l.pid IS NOT NULL GROUP BY l.pid) AS held,
            pg_catalog.pg_stat_activity a
      WHERE a.pid OPERATOR(pg_catalog.=) held.pid
