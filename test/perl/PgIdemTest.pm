@@ -18,13 +18,14 @@ our @EXPORT = qw(new_node init_node kill9 session claim call ident wait_until wa
 use constant LOCK_CLASS => 7433;
 
 # A started server with the extension and the table "effects" in database postgres.
-# preload: in shared_preload_libraries (default 1); conf: more settings; init: arguments of init.
+# preload: in shared_preload_libraries (default 1); worker: pg_idem.worker (default 1), 0 where they would change what is tested; conf: more settings; init: arguments of init.
 sub new_node
 {
 	my ($name, %opt) = @_;
 	my $node = PostgreSQL::Test::Cluster->new($name);
 	init_node($node, @{ $opt{init} || [] });
 	$node->append_conf('postgresql.conf', "shared_preload_libraries = 'pg_idem'") if $opt{preload} // 1;
+	$node->append_conf('postgresql.conf', 'pg_idem.worker = off') unless $opt{worker} // 1;
 	$node->append_conf('postgresql.conf', "max_connections = 60\n" . ($opt{conf} // ''));
 	$node->start;
 	install($node, 'postgres') if $opt{extension} // 1;

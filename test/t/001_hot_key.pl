@@ -11,7 +11,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = new_node('hot_key', conf => 'autovacuum = off');
+my $node = new_node('hot_key', worker => 0, conf => 'autovacuum = off');
 my $observer = session($node);
 my $winner = session($node);
 my @waiters = map { session($node) } 1 .. 16;

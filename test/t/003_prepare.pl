@@ -10,7 +10,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = new_node('prepare', conf => 'max_prepared_transactions = 20');
+my $node = new_node('prepare', worker => 0, conf => 'max_prepared_transactions = 20');
 my $s = session($node);
 my $token = '22222222-2222-2222-2222-222222222222';
 

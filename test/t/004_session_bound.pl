@@ -13,7 +13,7 @@ use Test::More;
 foreach my $preload (1, 0)
 {
 	my $with = $preload ? 'preloaded' : 'not preloaded';
-	my $node = new_node("session_bound$preload", preload => $preload);
+	my $node = new_node("session_bound$preload", worker => 0, preload => $preload);
 	my $admin = session($node);
 	$admin->ok(
 		q{

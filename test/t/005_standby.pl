@@ -10,7 +10,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $primary = new_node('primary', init => [ allows_streaming => 1 ], conf => 'max_prepared_transactions = 10');
+my $primary = new_node('primary', worker => 0, init => [ allows_streaming => 1 ], conf => 'max_prepared_transactions = 10');
 $primary->safe_psql('postgres', 'CREATE FUNCTION echo(jsonb) RETURNS jsonb LANGUAGE sql AS $$ SELECT $1 $$');
 $primary->backup('base');
 my $standby = PostgreSQL::Test::Cluster->new('standby');

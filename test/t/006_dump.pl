@@ -10,7 +10,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = new_node('dump');
+my $node = new_node('dump', worker => 0);
 my $token = '77777777-7777-7777-7777-777777777777';
 my $s = session($node);
 $s->ok(q{INSERT INTO idem_policies (action, retention, on_interrupt, keep_request, key_format)
@@ -99,7 +99,7 @@ $s->quit;
 # The real thing, to the same version.
 my $new = PostgreSQL::Test::Cluster->new('upgraded');
 init_node($new);
-$new->append_conf('postgresql.conf', "shared_preload_libraries = 'pg_idem'");
+$new->append_conf('postgresql.conf', "shared_preload_libraries = 'pg_idem'\npg_idem.worker = off");
 my $bindir = $node->config_data('--bindir');
 SKIP:
 {

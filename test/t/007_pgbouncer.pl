@@ -16,7 +16,7 @@ $ENV{PATH} .= ':/usr/sbin:/usr/local/sbin';
 my ($bouncer) = grep { -x } map { "$_/pgbouncer" } split /:/, $ENV{PATH};
 plan skip_all => 'pgbouncer is not installed' unless $bouncer;
 
-my $node = new_node('pooled');
+my $node = new_node('pooled', worker => 0);
 my $dir = PostgreSQL::Test::Utils::tempdir_short();
 my $port = PostgreSQL::Test::Cluster::get_free_port();
 my $user = $node->safe_psql('postgres', 'SELECT current_user');

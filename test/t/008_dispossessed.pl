@@ -12,7 +12,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = new_node('dispossessed');
+my $node = new_node('dispossessed', worker => 0);
 my $alice = session($node);
 my $bob = session($node);
 my ($old, $new) = ('88888888-8888-8888-8888-888888888888', '99999999-9999-9999-9999-999999999999');

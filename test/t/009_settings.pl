@@ -35,7 +35,7 @@ my %with_account = (
 my $settled = sub { my ($key) = @_; 'BEGIN; ' . claim($key) . '; ' . call('idem_complete', $key, columns => q('settled')) . '; COMMIT' };
 
 # --- account_from, preloaded
-my $node = new_node('settings', init => [ allows_streaming => 1 ]);
+my $node = new_node('settings', worker => 0, init => [ allows_streaming => 1 ]);
 $node->safe_psql('postgres', $roles);
 my $admin = session($node);
 $admin->ok(q(ALTER SYSTEM SET pg_idem.account_from = 'role'));
@@ -221,7 +221,7 @@ $_->quit foreach $admin, $shop, $clerk;
 $node->stop;
 
 # --- not preloaded: a client could have the setting switched off before the library is there
-$node = new_node('not_preloaded', preload => 0, conf => q(pg_idem.account_from = 'role'));
+$node = new_node('not_preloaded', worker => 0, preload => 0, conf => q(pg_idem.account_from = 'role'));
 $node->safe_psql('postgres', $roles);
 $shop = session($node, user => 'shop');
 is($shop->try(claim('k')), '42501', 'account_from: not preloaded: the value of the configuration file counts');

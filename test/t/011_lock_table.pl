@@ -11,7 +11,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 # The smallest lock table that a server can have
-my $node = new_node('lock_table', conf => "max_connections = 10\nmax_locks_per_transaction = 10\nautovacuum = off");
+my $node = new_node('lock_table', worker => 0, conf => "max_connections = 10\nmax_locks_per_transaction = 10\nautovacuum = off");
 my $s = session($node);
 my $other = session($node);
 my $many = sub {

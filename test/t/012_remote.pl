@@ -10,7 +10,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = new_node('local', init => [ allows_streaming => 'logical' ]);
+my $node = new_node('local', worker => 0, init => [ allows_streaming => 'logical' ]);
 my $admin = session($node);
 if ($admin->ok(q(SELECT count(*) FROM pg_available_extensions WHERE name = 'postgres_fdw')) eq '0')
 {
@@ -89,7 +89,7 @@ $s->quit;
 $far->quit;
 
 # Logical replication: our tables are ordinary ones, and the subscriber answers from what has arrived.
-my $sub = new_node('subscriber');
+my $sub = new_node('subscriber', worker => 0);
 $node->safe_psql('postgres', 'CREATE PUBLICATION p FOR TABLE idem_settled, idem_inflight, idem_seen, idem_policies');
 my $token = 'dddddddd-dddd-dddd-dddd-dddddddddddd';
 $admin->ok($warm_idem->('before'));

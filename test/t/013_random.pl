@@ -19,7 +19,7 @@ my $seconds = $ENV{PG_IDEM_SECONDS} // 20;
 diag("seed $seed (PG_IDEM_SEED)");
 srand $seed;
 
-my $node = new_node('random', preload => int rand 2, conf => "deadlock_timeout = '100ms'\nlock_timeout = '30ms'");
+my $node = new_node('random', worker => 0, preload => int rand 2, conf => "deadlock_timeout = '100ms'\nlock_timeout = '30ms'");
 my $admin = session($node);
 $admin->ok(
 	q{

@@ -10,7 +10,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = new_node('encodings');
+my $node = new_node('encodings', worker => 0);
 my %session;
 foreach my $encoding (qw(UTF8 LATIN1 EUC_JP))
 {

@@ -11,7 +11,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = new_node('release_error');
+my $node = new_node('release_error', worker => 0);
 my $admin = session($node);
 if ($admin->ok(q(SELECT count(*) FROM pg_available_extensions WHERE name = 'postgres_fdw')) eq '0')
 {

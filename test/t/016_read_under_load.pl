@@ -11,7 +11,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = new_node('read_under_load', conf => "max_prepared_transactions = 5\n");
+my $node = new_node('read_under_load', worker => 0, conf => "max_prepared_transactions = 5\n");
 my $admin = session($node);
 my $token = 'aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa';
 my $seconds = 3;
