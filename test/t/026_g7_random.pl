@@ -12,7 +12,7 @@ use PgIdemTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
-use Time::HiRes qw(time);
+use Time::HiRes qw(time usleep);
 
 use constant S => 1_000_000;    # times are microseconds since $base
 
@@ -27,6 +27,7 @@ my @keys = map { "k$_" } 0 .. 4;
 my %max_backoff = (s => 8);
 
 my ($node, $session, $workers);
+my $tries = 400;    # of 5 ms, while a worker may be at the row
 my ($now, $nonce, %policy, %op, @active, %seen_row, @history, @violations, %count);
 my $generation = 0;
 
@@ -146,8 +147,16 @@ sub settle_in_oracle
 sub claim_in_transaction
 {
 	my ($id, $print, $asked) = @_;
+	compare() if $workers;    # what the workers have recorded until now
 	my $want = claim_oracle($op{$id}, $print);
-	my ($state, $got) = sql('BEGIN; ' . claim(name($id), fingerprint => "'\\x$print'"));
+	my ($state, $got);
+	for (0 .. ($workers ? $tries : 0))
+	{
+		($state, $got) = sql('BEGIN; ' . claim(name($id), fingerprint => "'\\x$print'"));
+		last if $got ne 'in_progress' || $want eq 'in_progress';
+		sql('ROLLBACK');    # a pass holds the key
+		usleep(5_000);
+	}
 	$count{"claim $got"}++;
 	violation("claim of $id answers $got$state, not $want") if $got ne $want;
 	if ($asked || $got !~ /claimed|recovered/ || rand() < 0.1)
@@ -166,13 +175,20 @@ sub claim_in_transaction
 sub claim_with_lease
 {
 	my ($id, $print) = @_;
+	compare() if $workers;
 	my $o = $op{$id};
 	my $f = $o->{inflight};
 	my $token = $f && defined $f->{token} && rand() < 0.3 ? $f->{token} : sprintf('eeeeeeee-0000-4000-8000-%012d', ++$nonce);
 	my $lease = pick(2, 5, 20) * S;
 	my $want = claim_oracle($o, $print, $token);
-	my ($state, $got) = sql(claim(name($id), fingerprint => "'\\x$print'", lease => "$lease * interval '1 us'", token => "'$token'",
-			columns => 'outcome, attempt, checkpoint'));
+	my ($state, $got);
+	for (0 .. ($workers ? $tries : 0))
+	{
+		($state, $got) = sql(claim(name($id), fingerprint => "'\\x$print'", lease => "$lease * interval '1 us'", token => "'$token'",
+				columns => 'outcome, attempt, checkpoint'));
+		last if $got !~ /^in_progress/ || $want eq 'in_progress';
+		usleep(5_000);    # a pass holds the key
+	}
 	my ($outcome, $attempt, $checkpoint) = split /\|/, $got, -1;
 	$count{"leased claim $outcome"}++;
 	violation("leased claim of $id answers $outcome, not $want") if $outcome ne $want;
@@ -263,12 +279,16 @@ sub lookup
 {
 	my ($id) = @_;
 	my $want = lookup_oracle($op{$id});
-	my ($state, $got) = sql(call('idem_lookup', name($id), columns => 'state, settled_as, status, result, ' . us('settled_at')));
+	my $ask = call('idem_lookup', name($id), columns => 'state, settled_as, status, result, ' . us('settled_at'));
+	my ($state, $got) = sql($ask);
 	$count{ 'lookup ' . ($got =~ /^(\w+)/ ? $1 : 'nothing') }++;
-	if ($workers && $got ne $want)
+	for (1 .. ($workers ? $tries : 0))
 	{
-		compare();    # they may have recorded what the rule says a moment ago
+		last if $got eq $want;
+		compare();    # they may have recorded what the rule says, or be about to: then the key is held
 		$want = lookup_oracle($op{$id});
+		usleep(5_000);
+		($state, $got) = sql($ask);
 	}
 	violation("lookup of $id answers $got, not $want") if $got ne $want;
 	return;
