@@ -13,8 +13,6 @@ namespace idem::api {
 
 namespace {
 
-using protocol::Task;
-
 // Where the last call of this session stopped.
 struct Circles {
     core::Circle inflight, calls, settled, seen;
