@@ -28,7 +28,8 @@ constexpr Time next_pass(Time due, Time last, Duration nap, bool left_work) noex
 // When the next walk around a table begins. ended, looked_for: of the last one; soonest: when the first of the rows
 // that it saw is due. (Rows that came later may be due before that: hence not too late either.)
 constexpr Time next_walk(Time ended, Duration looked_for, Time soonest, Duration nap) noexcept {
-    const Duration rest = rest_factor * std::clamp<Duration>(looked_for, 0, longest_rest / rest_factor);
+    const Duration rest =
+        looked_for >= longest_rest / rest_factor ? longest_rest : rest_factor * std::max<Duration>(looked_for, 0);
     return std::clamp(soonest, later(ended, rest), later(ended, std::max(rest, most_naps * nap)));
 }
 

@@ -79,8 +79,13 @@ TEST(NextWalk, RestsNineteenTimesAsLongAsItTook) {
     EXPECT_EQ(next_walk(last, second, last, nap), last + 19 * second);
     EXPECT_EQ(next_walk(last, second, last + 19 * second - 1, nap), last + 19 * second);
     EXPECT_EQ(next_walk(last, second, last + 19 * second + 1, nap), last + 19 * second + 1);
-    EXPECT_EQ(next_walk(last, hour, last, nap), last + 19 * hour) << "longer than twelve naps";
-    EXPECT_EQ(next_walk(last, hour, end_of_time, nap), last + 19 * hour);
+    EXPECT_EQ(next_walk(last, minute, last, nap), last + 19 * minute) << "longer than twelve naps";
+    EXPECT_EQ(next_walk(last, minute, end_of_time, nap), last + 19 * minute);
+}
+
+TEST(NextWalk, RestsAnHourAtMost) {
+    EXPECT_EQ(next_walk(last, hour, last, nap), last + hour);
+    EXPECT_EQ(next_walk(last, end_of_time, last, nap), last + hour) << "the clock has jumped meanwhile";
 }
 
 TEST(NextWalk, IsAtMostTwelveNapsAwayForWhatCameLater) {
@@ -102,10 +107,11 @@ TEST(NextWalk, Bounds) {
         const Duration naps = static_cast<Duration>(1 + random() % static_cast<std::uint64_t>(day));
         const Time soonest = static_cast<Time>(random());
         const Time next = next_walk(ended, spent, soonest, naps);
-        ASSERT_GE(next, later(ended, rest_factor * spent)) << "a twentieth of the time at most";
-        ASSERT_LE(next, later(ended, std::max(rest_factor * spent, most_naps * naps)));
+        const Duration rest = std::min(rest_factor * spent, longest_rest);
+        ASSERT_GE(next, later(ended, rest)) << "a twentieth of the time at most";
+        ASSERT_LE(next, later(ended, std::max(rest, most_naps * naps)));
         if (soonest > next) {
-            ASSERT_EQ(next, later(ended, std::max(rest_factor * spent, most_naps * naps)));
+            ASSERT_EQ(next, later(ended, std::max(rest, most_naps * naps)));
         }
     }
 }
