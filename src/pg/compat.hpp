@@ -9,9 +9,9 @@
 
 extern "C" {
 #include "access/twophase.h"
-#include "postmaster/bgworker.h"
 #include "catalog/pg_database.h"
 #include "catalog/pg_namespace.h"
+#include "postmaster/bgworker.h"
 #include "storage/proc.h"
 #include "storage/procarray.h"
 #include "storage/sinvaladt.h"
@@ -139,9 +139,6 @@ inline bool may_use_schema(Oid schema, Oid role) {
 #endif
 }
 
-// 17: a background worker may be connected as a role that cannot log in.
-inline constexpr bool worker_role_needs_login = PG_VERSION_NUM < 170000;
-
 // 16: the settings moved to a hash table, with a look-up of its own.
 inline const config_generic* find_setting(const char* name) {
 #if PG_VERSION_NUM >= 160000
@@ -192,6 +189,7 @@ inline constexpr uint32 bypass_role_login_check = BGWORKER_BYPASS_ROLELOGINCHECK
 #else
 inline constexpr uint32 bypass_role_login_check = 0;
 #endif
+inline constexpr bool worker_role_needs_login = bypass_role_login_check == 0;
 
 // 15.4: a database whose DROP was interrupted has this connection limit.
 inline constexpr int32 invalid_database = -2;
