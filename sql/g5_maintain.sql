@@ -190,6 +190,15 @@ SELECT state, reason, lease_expires_at FROM idempotent_operations WHERE account 
 SELECT announced FROM idem_inflight WHERE account = 'g5m';
 TRUNCATE idem_settled, idem_inflight;
 
+-- No pass runs until its transaction ends: so an idle one is ended, as one with a claim is
+SET pg_idem.idle_claim_timeout = '42 s';
+BEGIN;
+SELECT count(*) FROM idem_maintain() WHERE rows > 0;
+SHOW idle_in_transaction_session_timeout;
+COMMIT;
+SHOW idle_in_transaction_session_timeout;
+RESET pg_idem.idle_claim_timeout;
+
 -- G12 Bad arguments, and where nothing can be written
 SELECT * FROM idem_maintain(0);
 SELECT * FROM idem_maintain(-1);

@@ -323,6 +323,29 @@ leave('call', "bounded-$_") foreach 1 .. 3;
 is($s->ok(q(SELECT rows FROM idem_maintain(2) WHERE task = 'called')), '2', 'at most max_rows');
 is($s->ok(q(SELECT rows FROM idem_maintain(2) WHERE task = 'called')), '1', 'the rest with the next call');
 wait_recorded($s, q(key LIKE 'bounded%'), join ', ', map { "bounded-$_ completed" } 1 .. 3);
+
+# The lease runs from the attempt, not from the commit of whoever started the handler
+leave('call', 'late', lease => q('1 s'));
+is($s->ok(q(BEGIN; SELECT rows FROM idem_maintain() WHERE task = 'called')), '1', 'started by a transaction that outlasts the lease');
+wait_until($s, q(SELECT clock_timestamp() >= lease_expires_at FROM idem_inflight WHERE key = 'late'), 't', 'the end of the lease');
+$s->ok('COMMIT');
+wait_until($s, q(SELECT last_error FROM idem_inflight WHERE key = 'late'), 'lease ended before the handler could begin', 'the handler');
+is(done('late'), '0', 'G6: no handler begins under a lease that is over');
+
+# What cannot be started takes no place of the others
+my $segments = $plain->data_dir . '/pg_dynshmem';
+$plain->append_conf('postgresql.conf', 'dynamic_shared_memory_type = mmap');
+$s->quit;
+$plain->append_conf('postgresql.conf', "shared_preload_libraries = 'pg_idem'\npg_idem.worker = off");
+$plain->restart;
+$s = session($plain);
+leave('call', 'no segment');
+chmod 0500, $segments;
+is($s->ok(q(SELECT rows FROM idem_maintain() WHERE task = 'called')), '0', 'no shared memory to be had') foreach 1 .. 4;
+like($s->err, qr/WARNING:.*could not deal with an operation: could not open shared memory segment/, 'it says so');
+chmod 0700, $segments;
+$s->ok('SELECT * FROM idem_maintain()');
+state_is('no segment', 'completed', 'G5: handlers run again when there is some');
 $s->quit;
 $plain->stop;
 

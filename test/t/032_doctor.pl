@@ -183,6 +183,8 @@ is(doctor($guest, 'long_transactions'), 'info: 1 session(s) hold operations, sin
 like(doctor($monitor, 'long_transactions'), qr/^$long\z/, 'long transactions: with pg_monitor');
 $p->ok('ROLLBACK; BEGIN; SELECT 1');
 like(doctor($s, 'long_transactions'), qr/^ok/, 'long transactions: one without claims');
+$p->ok('ROLLBACK; BEGIN; SELECT * FROM idem_maintain()');
+like(doctor($s, 'long_transactions'), qr/^warning: .* holds 0 operation\(s\) and keeps every other pass away\z/, 'long transactions: one with idem_maintain');
 $p->ok('ROLLBACK');
 $s->ok('RESET pg_idem.test_now');
 
