@@ -24,6 +24,36 @@ bool reload_configuration();
 // Settings of the database or the server that are meant for clients: not for a worker.
 void neutral_settings();
 
+// Runs `work` in a transaction of its own, under a snapshot. An error ends it, and is returned in memory of the
+// process, reported in the log where reports(error) says so. nullptr: committed.
+template <typename Work, typename Reports>
+ErrorData* in_transaction(Work work, Reports reports) {
+    ErrorData* volatile error = nullptr;
+    PG_TRY();
+    {
+        SetCurrentStatementStartTimestamp();
+        StartTransactionCommand();
+        PushActiveSnapshot(GetTransactionSnapshot());
+        work();
+        PopActiveSnapshot();
+        CommitTransactionCommand();
+    }
+    PG_CATCH();
+    {
+        MemoryContextSwitchTo(TopMemoryContext);
+        HOLD_INTERRUPTS();
+        error = CopyErrorData();
+        if (reports(*error)) {
+            EmitErrorReport();
+        }
+        FlushErrorState();
+        AbortCurrentTransaction();
+        RESUME_INTERRUPTS();
+    }
+    PG_END_TRY();
+    return error;
+}
+
 // Sleeps until the latch is set, or for so long, and serves interrupts.
 void sleep_until(core::Time until, uint32 wait_event);
 

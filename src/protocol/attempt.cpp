@@ -12,6 +12,20 @@ constexpr int max_error_bytes = 8000;
 
 } // namespace
 
+void begin_attempt(store::InflightRow& row, int failure_count, std::string_view owner_label, core::Time now) {
+    using namespace store::inflight;
+    row.facts.failures = failure_count;
+    row.set(failures, Int32GetDatum(failure_count));
+    row.set(attempt, Int32GetDatum(row.attempt() + 1));
+    row.set(claimed_at, TimestampTzGetDatum(now));
+    row.set(state_since, TimestampTzGetDatum(now));
+    row.set(granted, BoolGetDatum(false));
+    row.set(announced, BoolGetDatum(false));
+    row.set_text(owner, owner_label);
+    row.clear(due_at);
+    row.clear(reason);
+}
+
 void end_attempt(store::InflightRow& row, const AttemptEnd& end, const core::Policy& policy, core::Time now) {
     using namespace store::inflight;
     core::Duration delay = 0;

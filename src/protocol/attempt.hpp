@@ -1,4 +1,4 @@
-// An attempt that ends without an outcome.
+// Attempts of a leased claim: how one begins, and how it ends without an outcome.
 #pragma once
 
 #include <optional>
@@ -8,6 +8,10 @@
 #include "store/inflight.hpp"
 
 namespace idem::protocol {
+
+// Prepares the row for the next attempt; token and lease are the caller's. failure_count: the new count of attempts
+// without progress.
+void begin_attempt(store::InflightRow& row, int failure_count, std::string_view owner_label, core::Time now);
 
 struct AttemptEnd {
     std::optional<std::string_view> error; // it counts as a failed attempt, and backs off

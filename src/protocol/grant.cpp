@@ -4,6 +4,7 @@
 #include "pg/durability.hpp"
 #include "pg/random.hpp"
 #include "store/datum.hpp"
+#include "protocol/attempt.hpp"
 #include "protocol/by_rule.hpp"
 #include "store/holdings.hpp"
 #include "store/statistics.hpp"
@@ -41,21 +42,12 @@ ClaimAnswer grant_with_lease(const ClaimCall& call, const core::Policy& policy, 
     using namespace store::inflight;
     const bool taken_over = stored.is_inflight;
     store::InflightRow row = taken_over ? stored.inflight : store::new_inflight(call.identity);
-    const int attempt_number = row.attempt() + 1;
     const core::Token own = call.request.token ? *call.request.token : pg::random_token();
 
-    row.set(claimed_at, TimestampTzGetDatum(now));
-    row.set(state_since, TimestampTzGetDatum(now));
-    row.set(attempt, Int32GetDatum(attempt_number));
-    row.set(failures, Int32GetDatum(failure_count));
+    begin_attempt(row, failure_count, call.owner ? *call.owner : session_label(MyProcPid), now);
     row.set(max_attempts, Int32GetDatum(policy.max_attempts));
-    row.set(granted, BoolGetDatum(false));
-    row.set(announced, BoolGetDatum(false));
     row.set(token, store::uuid_datum(own));
     row.set_text(on_interrupt, store::rule_text(policy.on_interrupt));
-    row.set_text(owner, call.owner ? *call.owner : session_label(MyProcPid));
-    row.clear(due_at);
-    row.clear(reason);
     fill_lease(call, row, now);
     if (row.nulls[fingerprint] && call.request.fingerprint) {
         row.set(fingerprint, store::bytea_datum(*call.request.fingerprint));
@@ -71,12 +63,12 @@ ClaimAnswer grant_with_lease(const ClaimCall& call, const core::Policy& policy, 
     } else {
         store::insert_inflight(row);
     }
-    const store::Holding holding{store::HoldingState::leased, attempt_number, own, call.session_bound, true};
+    const store::Holding holding{store::HoldingState::leased, row.attempt(), own, call.session_bound, true};
     store::note_holding(call.identity, holding);
 
-    count_grant(call.identity, attempt_number);
+    count_grant(call.identity, row.attempt());
 
-    ClaimAnswer a = granted_answer(attempt_number, taken_over ? &stored.inflight : nullptr);
+    ClaimAnswer a = granted_answer(row.attempt(), taken_over ? &stored.inflight : nullptr);
     a.token = own;
     return a;
 }

@@ -66,20 +66,6 @@ core::Duration lease_of(const store::InflightRow& row, const core::Policy& polic
     return policy.max_lease ? std::min(row.lease(), *policy.max_lease) : row.lease();
 }
 
-void begin_attempt(store::InflightRow& row, const core::Decision& decision, core::Time now) {
-    using namespace store::inflight;
-    protocol::count_interruption(row);
-    row.facts.failures = decision.failures; // the lost lease counted
-    row.set(failures, Int32GetDatum(decision.failures));
-    row.set(attempt, Int32GetDatum(row.attempt() + 1));
-    row.set(claimed_at, TimestampTzGetDatum(now));
-    row.set(state_since, TimestampTzGetDatum(now));
-    row.set(granted, BoolGetDatum(false));
-    row.set_text(owner, "pg_idem handler");
-    row.clear(due_at);
-    row.clear(reason);
-}
-
 Done call(const store::Candidate& candidate) {
     const core::Identity identity = candidate.identity.get();
     protocol::UnderLock locked;
@@ -108,7 +94,8 @@ Done call(const store::Candidate& candidate) {
         }
     }
     const core::Time now = pg::now();
-    begin_attempt(row, locked.decision, now);
+    protocol::count_interruption(row);
+    protocol::begin_attempt(row, locked.decision.failures, "pg_idem handler", now); // the lost lease counted
     if (error != nullptr) {
         protocol::end_attempt(row, {error, std::nullopt}, policy, now);
     } else {

@@ -13,7 +13,6 @@
 #include "store/operation.hpp"
 #include "worker/handler_job.hpp"
 #include "worker/jobs.hpp"
-#include "worker/registry.hpp"
 
 extern "C" {
 #include "pgstat.h"
@@ -72,18 +71,6 @@ void connect(Datum argument) {
     }
 }
 
-void begin() {
-    SetCurrentStatementStartTimestamp();
-    StartTransactionCommand();
-    PushActiveSnapshot(GetTransactionSnapshot());
-    pg::enter_schema(job->schema);
-}
-
-void commit() {
-    PopActiveSnapshot();
-    CommitTransactionCommand();
-}
-
 Oid find_handler() {
     const pg::HandlerName handler = pg::find_handler(job->function);
     if (handler.wrong != nullptr) {
@@ -96,29 +83,17 @@ Oid find_handler() {
     return handler.function;
 }
 
-// Runs `work` in a transaction. An error ends it, is reported, and returned in memory of the process.
 template <typename Work>
 ErrorData* in_transaction(Work work) {
-    MemoryContext context = TopMemoryContext;
-    ErrorData* volatile error = nullptr;
-    PG_TRY();
-    {
-        begin();
-        work();
-        commit();
-    }
-    PG_CATCH();
-    {
-        MemoryContextSwitchTo(context);
-        disable_timeout(lease_timeout, false);
-        HOLD_INTERRUPTS();
-        error = CopyErrorData();
-        EmitErrorReport();
-        FlushErrorState();
-        AbortCurrentTransaction();
-        RESUME_INTERRUPTS();
-    }
-    PG_END_TRY();
+    ErrorData* error = pg::in_transaction(
+        [&] {
+            pg::enter_schema(job->schema);
+            work();
+        },
+        [](const ErrorData&) {
+            disable_timeout(lease_timeout, false); // not while the transaction is being aborted
+            return true;
+        });
     return error;
 }
 
@@ -166,7 +141,9 @@ void handle() {
         store::Stored stored;
         store::read_stored_mvcc(job->identity.get(), stored);
         ours = stored.is_inflight && stored.inflight.facts.token == job->token;
-        lease_end = core::translate(stored.inflight.facts.lease_expires_at, pg::now(), GetCurrentTimestamp());
+        if (ours) {
+            lease_end = core::translate(stored.inflight.facts.lease_expires_at, pg::now(), GetCurrentTimestamp());
+        }
     });
     if (error != nullptr || !ours) {
         return;

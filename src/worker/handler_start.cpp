@@ -8,7 +8,6 @@
 #include "pg/settings.hpp"
 #include "worker/handler_job.hpp"
 #include "worker/jobs.hpp"
-#include "worker/registry.hpp"
 
 extern "C" {
 #include "storage/dsm.h"

@@ -66,21 +66,6 @@ struct Pass {
     }
 };
 
-// An error that ended a transaction: reported, noted, survived.
-void survive_error(Pass& pass) {
-    MemoryContextSwitchTo(TopMemoryContext);
-    HOLD_INTERRUPTS();
-    ErrorData* error = CopyErrorData();
-    if (!pass.is_known_error(error->message)) {
-        EmitErrorReport(); // the same one is not reported at every nap
-    }
-    pass.note_error(error->message);
-    FreeErrorData(error);
-    FlushErrorState();
-    AbortCurrentTransaction();
-    RESUME_INTERRUPTS();
-}
-
 // After an error, the circle as it was. True: a block could not be read, and the way up to it is gone again carefully.
 bool go_back_to(const core::Circle& before, core::Circle& circle, Careful& careful) {
     const core::Circle failed = circle;
@@ -95,10 +80,21 @@ bool go_back_to(const core::Circle& before, core::Circle& circle, Careful& caref
     return true;
 }
 
+Outcome outcome_of(pg::ExtensionState state) {
+    switch (state) {
+    case pg::ExtensionState::locked:
+        return Outcome::done;
+    case pg::ExtensionState::absent:
+        return Outcome::absent;
+    case pg::ExtensionState::busy:
+        break;
+    }
+    return Outcome::busy;
+}
+
 // One step in a transaction of its own.
-Outcome in_transaction(Pass& pass, Step step, core::Circle& circle, core::Time& soonest, protocol::Counts& counts,
-                       Careful& careful) {
-    volatile Outcome outcome = Outcome::failed;
+Outcome make_step(Pass& pass, Step step, core::Circle& circle, core::Time& soonest, protocol::Counts& counts,
+                  Careful& careful) {
     if (careful.on && circle.next == careful.bad_block && !circle.is_closed()) {
         circle.step(PG_UINT32_MAX);
         careful.on = false;
@@ -107,28 +103,22 @@ Outcome in_transaction(Pass& pass, Step step, core::Circle& circle, core::Time& 
         }
     }
     const core::Circle before = circle;
-    PG_TRY();
-    {
-        SetCurrentStatementStartTimestamp();
-        StartTransactionCommand();
-        PushActiveSnapshot(GetTransactionSnapshot());
-        const pg::ExtensionState state = pg::lock_extension();
-        if (state == pg::ExtensionState::locked) {
-            step(circle, {PG_INT32_MAX, careful.blocks(), pass.nap, &pass.status.bad}, counts);
-            soonest = core::translate(circle.soonest, pg::now(), GetCurrentTimestamp());
-        }
-        PopActiveSnapshot();
-        CommitTransactionCommand();
-        outcome = state == pg::ExtensionState::locked   ? Outcome::done
-                  : state == pg::ExtensionState::absent ? Outcome::absent
-                                                        : Outcome::busy;
-    }
-    PG_CATCH();
-    {
-        survive_error(pass);
+    Outcome outcome = Outcome::failed;
+    ErrorData* error = pg::in_transaction(
+        [&] {
+            const pg::ExtensionState state = pg::lock_extension();
+            if (state == pg::ExtensionState::locked) {
+                step(circle, {PG_INT32_MAX, careful.blocks(), pass.nap, &pass.status.bad}, counts);
+                soonest = core::translate(circle.soonest, pg::now(), GetCurrentTimestamp());
+            }
+            outcome = outcome_of(state);
+        },
+        [&](const ErrorData& e) { return !pass.is_known_error(e.message); }); // not the same one at every nap
+    if (error != nullptr) {
+        pass.note_error(error->message);
+        FreeErrorData(error);
         outcome = go_back_to(before, circle, careful) ? Outcome::unreadable : Outcome::failed;
     }
-    PG_END_TRY();
     if (outcome == Outcome::done) {
         pass.rows += counts.total();
         if (counts.bad > 0) {
@@ -157,7 +147,7 @@ void recover(Pass& pass, Step step, core::Circle& circle) {
     bool stopped = false;
     do {
         protocol::Counts counts;
-        if (!go_on(pass, in_transaction(pass, step, circle, soonest, counts, careful))) {
+        if (!go_on(pass, make_step(pass, step, circle, soonest, counts, careful))) {
             return;
         }
         stopped = counts.stopped;
@@ -177,7 +167,7 @@ void sweep(Pass& pass, Step step, Walk& walk, core::Duration until) {
         const core::Time began = GetCurrentTimestamp();
         core::Time soonest = core::end_of_time;
         protocol::Counts counts;
-        if (!go_on(pass, in_transaction(pass, step, walk.circle, soonest, counts, careful))) {
+        if (!go_on(pass, make_step(pass, step, walk.circle, soonest, counts, careful))) {
             return;
         }
         const core::Time ended = GetCurrentTimestamp();
