@@ -1,6 +1,3 @@
-#include <initializer_list>
-#include <string_view>
-
 #include "pg/table.hpp"
 
 #include "pg/compat.hpp"
@@ -13,56 +10,6 @@ extern "C" {
 namespace idem::pg {
 
 namespace {
-
-// varlena text without a terminating copy through cstring.
-Datum text_datum(std::string_view part) {
-    return PointerGetDatum(cstring_to_text_with_len(part.data(), static_cast<int>(part.size())));
-}
-
-void fill_equal(ScanKeyData& scan_key, int column, std::string_view value) {
-    ScanKeyEntryInitialize(&scan_key, 0, static_cast<AttrNumber>(column), BTEqualStrategyNumber, InvalidOid,
-                           C_COLLATION_OID, F_TEXTEQ, text_datum(value));
-}
-
-// (second column, third column) > (action, key): a row comparison, as the executor makes it.
-void fill_behind(ScanKeyData& scan_key, const core::Identity& after) {
-    auto* members = static_cast<ScanKeyData*>(palloc0(2 * sizeof(ScanKeyData))); // as long as the scan
-    ScanKeyEntryInitialize(&members[0], SK_ROW_MEMBER, 2, BTGreaterStrategyNumber, InvalidOid, C_COLLATION_OID,
-                           F_BTTEXTCMP, text_datum(after.action));
-    ScanKeyEntryInitialize(&members[1], SK_ROW_MEMBER | SK_ROW_END, 3, BTGreaterStrategyNumber, InvalidOid,
-                           C_COLLATION_OID, F_BTTEXTCMP, text_datum(after.key));
-    scan_key = ScanKeyData{};
-    scan_key.sk_flags = SK_ROW_HEADER;
-    scan_key.sk_attno = 2;
-    scan_key.sk_strategy = BTGreaterStrategyNumber;
-    scan_key.sk_argument = PointerGetDatum(members);
-}
-
-// Looks a row up by the leading columns of the primary key, which are text.
-HeapTuple probe(const Table& table, std::initializer_list<std::string_view> key, Snapshot snapshot) {
-    ScanKeyData keys[3];
-    int count = 0;
-    for (const std::string_view part : key) {
-        fill_equal(keys[count], count + 1, part);
-        count++;
-    }
-    // An MVCC snapshot judges the versions that a scan with SnapshotAny comes by: the scan itself would take predicate
-    // locks for it.
-    const bool mvcc = IsMVCCSnapshot(snapshot);
-    TupleTableSlot* slot = table_slot_create(table.heap, nullptr);
-    IndexScanDesc scan = compat::begin_index_scan(table.heap, table.index, mvcc ? SnapshotAny : snapshot, count);
-    index_rescan(scan, keys, count, nullptr, 0);
-
-    HeapTuple row = nullptr;
-    while (row == nullptr && index_getnext_slot(scan, ForwardScanDirection, slot)) {
-        if (!mvcc || table_tuple_satisfies_snapshot(table.heap, slot, snapshot)) {
-            row = ExecCopySlotHeapTuple(slot);
-        }
-    }
-    index_endscan(scan);
-    ExecDropSingleTupleTableSlot(slot);
-    return row;
-}
 
 constinit bool writes_as_owner = false;
 
@@ -170,44 +117,6 @@ void close_table(const Table& table) {
     const LOCKMODE release = table.access == Access::look ? AccessShareLock : NoLock;
     index_close(table.index, release);
     table_close(table.heap, release);
-}
-
-HeapTuple find_row(const Table& table, const core::Identity& identity, Snapshot snapshot) {
-    return probe(table, {identity.account, identity.action, identity.key}, snapshot);
-}
-
-HeapTuple find_row_by_text(const Table& table, std::string_view key, Snapshot snapshot) {
-    return probe(table, {key}, snapshot);
-}
-
-// As in probe: the scan runs with SnapshotAny, and an MVCC snapshot judges the versions that it comes by. A scan with
-// SnapshotSelf would miss a row that moves behind it.
-AccountScan::AccountScan(const Table& opened, std::string_view account, const core::Identity* after)
-    : scan(nullptr), snapshot(RegisterSnapshot(GetLatestSnapshot())), slot(table_slot_create(opened.heap, nullptr)) {
-    ScanKeyData keys[2];
-    int count = 0;
-    fill_equal(keys[count++], 1, account);
-    if (after != nullptr) {
-        fill_behind(keys[count++], *after);
-    }
-    scan = compat::begin_index_scan(opened.heap, opened.index, SnapshotAny, count);
-    index_rescan(scan, keys, count, nullptr, 0);
-}
-
-HeapTuple AccountScan::next() {
-    while (index_getnext_slot(scan, ForwardScanDirection, slot)) {
-        CHECK_FOR_INTERRUPTS();
-        if (table_tuple_satisfies_snapshot(scan->heapRelation, slot, snapshot)) {
-            return ExecCopySlotHeapTuple(slot);
-        }
-    }
-    return nullptr;
-}
-
-void AccountScan::finish() {
-    index_endscan(scan);
-    ExecDropSingleTupleTableSlot(slot);
-    UnregisterSnapshot(snapshot);
 }
 
 Scan::Scan(const Table& opened)

@@ -28,29 +28,6 @@ struct Table {
 Table open_table(TableId id, Access access);
 void close_table(const Table& table);
 
-// The row of `identity` that `snapshot` sees, copied into the current memory context with its TID; nullptr: none.
-// With SnapshotSelf, a row that is just being updated may be missed: "none" is believed only under the key lock.
-// No kind of snapshot takes predicate locks, so that unrelated keys do not conflict at SERIALIZABLE.
-HeapTuple find_row(const Table& table, const core::Identity& identity, Snapshot snapshot);
-
-// The same for a table whose primary key is one text column.
-HeapTuple find_row_by_text(const Table& table, std::string_view key, Snapshot snapshot);
-
-// Rows of one account that are committed by now, or our own, in the order of action and key. For a table whose primary
-// key is the identity. Takes no predicate locks either.
-class AccountScan {
-public:
-    // after: from just behind this action and key on; nullptr: from the first.
-    AccountScan(const Table& opened, std::string_view account, const core::Identity* after);
-    HeapTuple next(); // copied into the current memory context; nullptr: no more
-    void finish();
-
-private:
-    IndexScanDesc scan;
-    Snapshot snapshot;
-    TupleTableSlot* slot;
-};
-
 // Every row that the latest MVCC snapshot sees, in physical order. No predicate locks, as above.
 class Scan {
 public:

@@ -5,6 +5,7 @@
 #include "pg/clock.hpp"
 #include "pg/durability.hpp"
 #include "pg/idle_claim.hpp"
+#include "pg/index_scan.hpp"
 #include "pg/key_lock.hpp"
 #include "pg/settings.hpp"
 #include "pg/table.hpp"

@@ -4,6 +4,7 @@
 
 #include "pg/args.hpp"
 #include "pg/clock.hpp"
+#include "pg/index_scan.hpp"
 #include "pg/session.hpp"
 #include "store/datum.hpp"
 #include "worker/registry.hpp"

@@ -8,6 +8,7 @@
 #include "pg/args.hpp"
 #include "pg/compat.hpp"
 #include "pg/errors.hpp"
+#include "pg/index_scan.hpp"
 #include "pg/table.hpp"
 #include "store/datum.hpp"
 #include "store/inflight.hpp"

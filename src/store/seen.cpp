@@ -1,6 +1,7 @@
 #include "store/seen.hpp"
 
 #include "pg/clock.hpp"
+#include "pg/index_scan.hpp"
 #include "store/columns.hpp"
 #include "store/datum.hpp"
 

@@ -1,6 +1,7 @@
 #include "store/settled.hpp"
 
 #include "pg/errors.hpp"
+#include "pg/index_scan.hpp"
 #include "store/datum.hpp"
 #include "store/statistics.hpp"
 
