@@ -27,7 +27,7 @@ void go_around(core::Circle& circle, Step step, int64 max_rows, protocol::Counts
     circle.left = 0;
     do {
         const int64 left = max_rows - (counts.total() - before);
-        step(circle, {static_cast<int>(left), PG_UINT32_MAX, core::Duration{pg::settings.naptime} * 1000}, counts);
+        step(circle, {static_cast<int>(left), PG_UINT32_MAX, pg::nap()}, counts);
     } while (!circle.is_closed() && !counts.stopped && counts.total() - before < max_rows);
     counts.stopped = false;
 }

@@ -67,7 +67,7 @@ void check_pass(Report& report) {
     }
     const worker::PassStatus& status = found->status;
     const core::Time now = GetCurrentTimestamp(); // the workers' clock, whatever pg_idem.test_now says
-    if (core::is_late(now, status.last_pass, core::Duration{pg::settings.naptime} * 1000)) {
+    if (core::is_late(now, status.last_pass, pg::nap())) {
         report.warning(psprintf("the last pass over this database was %lld seconds ago",
                                 static_cast<long long>(core::between(now, status.last_pass) / core::second)),
                        "Look into idem_worker_status and the server's log; other databases or handlers may take all of "

@@ -28,6 +28,7 @@ constexpr NeutralSetting neutral[] = {
     {"idle_in_transaction_session_timeout", "0"},
     {"transaction_timeout", "0"},  // 17
     {"synchronous_commit", "off"}, // what must be durable says so
+    {"exit_on_error", "off"},      // an error is the end of its row's turn, not of the process
 };
 
 } // namespace

@@ -1,6 +1,8 @@
 // The settings pg_idem.*.
 #pragma once
 
+#include "core/time.hpp"
+
 namespace idem::pg {
 
 // Storage belongs to the server's settings module; read only. Times in milliseconds.
@@ -19,6 +21,10 @@ struct Settings {
     bool account_from_is_forged = false;
 };
 extern Settings settings;
+
+inline core::Duration nap() {
+    return core::Duration{settings.naptime} * 1000;
+}
 
 // Defines them and reserves the prefix; from _PG_init.
 void init_settings();

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "protocol/attempt.hpp"
 
 extern "C" {
@@ -40,7 +42,7 @@ void end_attempt(store::InflightRow& row, const AttemptEnd& end, const core::Pol
         row.set(failures, Int32GetDatum(failed));
         const int bytes = pg_mbcliplen(end.error->data(), static_cast<int>(end.error->size()), max_error_bytes);
         row.set_text(last_error, end.error->substr(0, static_cast<std::size_t>(bytes)));
-        delay = core::backoff(policy, failed);
+        delay = std::max(core::backoff(policy, failed), end.least_backoff);
     }
     row.set(due_at, TimestampTzGetDatum(core::later(now, end.retry_after.value_or(delay))));
 }

@@ -16,6 +16,7 @@ void begin_attempt(store::InflightRow& row, int failure_count, std::string_view 
 struct AttemptEnd {
     std::optional<std::string_view> error; // it counts as a failed attempt, and backs off
     std::optional<core::Duration> retry_after;
+    core::Duration least_backoff = 0; // whatever the policy says
 };
 
 // Prepares the row, for update_inflight: released, due at once or after a delay.

@@ -196,7 +196,7 @@ bool release(const ReleaseCall& call) {
         return false;
     }
     const core::Policy policy = store::policy_for(call.identity.action);
-    end_attempt(owned.row(), {call.error, call.retry_after}, policy, owned.now);
+    end_attempt(owned.row(), {call.error, call.retry_after, call.least_backoff}, policy, owned.now);
     pg::require_durable_commit();
     store::update_inflight(owned.row());
     note_owner_call(call.identity, *token, owned, store::HoldingState::released);

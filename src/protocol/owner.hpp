@@ -29,6 +29,7 @@ struct ReleaseCall {
     std::optional<core::Token> token;
     std::optional<core::Duration> retry_after;
     std::optional<std::string_view> error;
+    core::Duration least_backoff = 0; // after an error
 };
 
 // False: no longer ours.

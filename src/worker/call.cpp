@@ -8,6 +8,7 @@
 #include "pg/idle_claim.hpp"
 #include "pg/key_lock.hpp"
 #include "pg/random.hpp"
+#include "pg/settings.hpp"
 #include "protocol/attempt.hpp"
 #include "protocol/by_rule.hpp"
 #include "protocol/grant.hpp"
@@ -97,7 +98,7 @@ Done call(const store::Candidate& candidate) {
     protocol::count_interruption(row);
     protocol::begin_attempt(row, locked.decision.failures, "pg_idem handler", now); // the lost lease counted
     if (error != nullptr) {
-        protocol::end_attempt(row, {error, std::nullopt}, policy, now);
+        protocol::end_attempt(row, {error, std::nullopt, pg::nap()}, policy, now);
     } else {
         row.set(store::inflight::token, store::uuid_datum(token));
         row.renew(now, lease);

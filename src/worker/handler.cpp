@@ -8,6 +8,7 @@
 #include "pg/compat.hpp"
 #include "pg/errors.hpp"
 #include "pg/handler_name.hpp"
+#include "pg/settings.hpp"
 #include "protocol/owner.hpp"
 #include "protocol/run.hpp"
 #include "store/operation.hpp"
@@ -118,11 +119,13 @@ void note_failure(const char* message) {
     call.identity = job->identity.get();
     call.token = job->token;
     call.error = message;
+    call.least_backoff = pg::nap(); // else one that fails at once would use up its attempts within one pass
     (void)protocol::release(call);
 }
 
 void handle() {
     CHECK_FOR_INTERRUPTS();
+    SetConfigOption("exit_on_error", "off", PGC_SUSET, PGC_S_OVERRIDE); // set for the role: no error could be noted
     ErrorData* error = in_transaction([] {
         // However long the starter takes; what the role sets is for its own code.
         for (const char* timeout : {"lock_timeout", "transaction_timeout"}) {

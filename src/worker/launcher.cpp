@@ -45,10 +45,6 @@ struct Launcher {
 constinit Launcher launcher;
 constinit bool databases_changed = true;
 
-core::Duration nap() {
-    return core::Duration{pg::settings.naptime} * 1000;
-}
-
 void on_database_change(Datum, int, uint32) {
     databases_changed = true;
 }
@@ -131,7 +127,7 @@ void reap() {
         if (Known* known = find_known(job_database(r.job))) {
             const bool done = job_state(r.job) == JobState::done;
             known->asked = known->asked && done;
-            known->not_before = done ? 0 : core::later(GetCurrentTimestamp(), nap());
+            known->not_before = done ? 0 : core::later(GetCurrentTimestamp(), pg::nap());
         }
         set_job_state(r.job, JobState::free);
         pfree(r.handle);
@@ -172,7 +168,7 @@ bool start(Oid database) {
 
 // When a worker should look at the database.
 core::Time time_of(const Database& database) {
-    return core::next_pass(database.due, database.started, nap(), database.left_work);
+    return core::next_pass(database.due, database.started, pg::nap(), database.left_work);
 }
 
 // Starts workers where something is due. Returns when to look again.
@@ -180,7 +176,7 @@ core::Time start_due() {
     static Database databases[max_databases];
     const int count = list_databases(databases, max_databases);
     const core::Time now = GetCurrentTimestamp();
-    core::Time next = core::later(now, core::most_naps * nap()); // there may be new databases
+    core::Time next = core::later(now, core::most_naps * pg::nap()); // there may be new databases
     bool full = false;
     auto consider = [&](Known& known, core::Time at) {
         at = std::max(at, known.not_before);
@@ -193,7 +189,7 @@ core::Time start_due() {
             full = true; // the end of one of them wakes us
         } else if (!start(known.oid)) {
             full = true;
-            next = std::min(next, core::later(now, nap()));
+            next = std::min(next, core::later(now, pg::nap()));
         } else {
             known.asked = true;
         }

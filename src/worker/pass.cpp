@@ -45,7 +45,7 @@ struct Careful {
 struct Pass {
     PassStatus& status;
     core::Time started = GetCurrentTimestamp();
-    core::Duration nap = core::Duration{pg::settings.naptime} * 1000;
+    core::Duration nap = pg::nap();
     core::Time due = core::end_of_time; // by the real clock
     bool absent = false;
     int64 rows = 0;

@@ -128,10 +128,17 @@ foreach my $n (1 .. 4)
 }
 state_is('bad', 'review attempts_exhausted', 'G5: max_attempts ends in review');
 is(done('bad'), '0', 'G2: none of its attempts left anything behind');
+$s->ok('ALTER ROLE worker SET exit_on_error = on'); # an error would end the process before it is noted
 action('badfail', q(RAISE EXCEPTION 'no luck';), max_attempts => 2, retry_backoff => q('0'));
 leave('badfail');
-state_is('badfail', 'review attempts_exhausted', 'without back-off, one attempt after the other');
-is(column('badfail', 'attempt'), '3', 'no more than max_attempts of them');
+state_is('badfail', 'waits error', 'without back-off, the next attempt waits all the same');
+is(column('badfail', 'attempt, due_at - state_since'), '2|00:00:00.05', 'for a nap: else all of them could come within one pass');
+set_clock($s, '2036-01-01 00:01:31+00');
+wait_until($s, q(SELECT failures FROM idem_inflight WHERE key = 'badfail'), '2', 'the second one');
+set_clock($s, '2036-01-01 00:01:32+00');
+state_is('badfail', 'review attempts_exhausted', 'then one comes after the other');
+is(column('badfail', 'attempt, last_error'), '3|no luck', 'no more than max_attempts of them');
+$s->ok('ALTER ROLE worker RESET exit_on_error');
 
 # Under a clock that stands still no lease ends; only the handler's own timer runs.
 action('slow', 'PERFORM pg_sleep(600); RETURN NULL;');

@@ -30,6 +30,7 @@ foreach my $key ('before', 'poison', 'after')
 	$s->ok('BEGIN; ' . claim($key) . '; ' . call('idem_complete', $key, result => q('"x"')) . '; COMMIT');
 	$s->ok(claim([ 'other', 'pay', $key ], lease => q('1 ms')));
 }
+$s->ok('ALTER DATABASE postgres SET exit_on_error = on'); # would end the whole worker
 my $offset = -s $node->logfile;
 $s->ok('ALTER SYSTEM SET pg_idem.worker = on; SELECT pg_reload_conf()');
 wait_until($s, 'SELECT last_error IS NOT NULL AND worker_pid IS NULL FROM idem_worker_status');
