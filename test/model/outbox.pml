@@ -4,7 +4,7 @@
  * Checks G10: a later message of the aggregate is never handed out before an earlier one is acknowledged (except in the
  * same batch), where the transaction that publishes it began after the earlier one had committed; no two relays hold
  * batches of one aggregate; no message is left behind by the lower bound from which a relay walks. Publishers 0 and 1
- * serialise on the aggregate, publisher 2 does not. Publishers commit or roll back; relays die at any moment and come
+ * serialise on the aggregate, publisher 2 does not (with -DPUBLISHERS=2, neither does). Publishers commit or roll back; relays die at any moment and come
  * back as new sessions; leases end at any moment; acknowledgements come late.
  *
  * -DNO_LOWER leaves the lower bound out, -DRELAYS=1 the other relay. Else, without any -D the model is the protocol; every -D takes one rule away (see checks.txt).
@@ -15,9 +15,12 @@
 #ifndef TURNS
 #define TURNS 3                                   /* takes of all relays together */
 #endif
+#ifndef PUBLISHERS
 #define PUBLISHERS 3
+#endif
+#define SERIAL (PUBLISHERS > 2 -> 2 : 0)           /* so many publishers serialise on the aggregate */
 #define NOBODY 255
-#define LAST 4                                    /* positions are 1 .. PUBLISHERS */
+#define LAST 4                                    /* positions are 1 .. 3 */
 
 byte turns = TURNS;
 byte sequence;                                    /* last position drawn */
@@ -40,8 +43,8 @@ bool alive[RELAYS];                               /* holds a batch, and its leas
 active [PUBLISHERS] proctype Publisher()
 {
     byte me = _pid, r;
-    if :: me < 2 -> atomic { !drawn -> drawn = true } :: else -> skip fi;    /* the aggregate's row, in the business's own table */
-    begun_after[me] = (me == 1 && place[0] && !writes[0]);
+    if :: me < SERIAL -> atomic { !drawn -> drawn = true } :: else -> skip fi;    /* the aggregate's row, in the business's own table */
+    begun_after[me] = (SERIAL && me == 1 && place[0] && !writes[0]);
 #ifndef DRAW_FIRST
     writes[me] = true;
 #endif
@@ -56,7 +59,7 @@ active [PUBLISHERS] proctype Publisher()
        }
     :: skip                                                                  /* ROLLBACK */
     fi;
-    atomic { writes[me] = false; if :: me < 2 -> drawn = false :: else -> skip fi }  /* ... before the locks go */
+    atomic { writes[me] = false; if :: me < SERIAL -> drawn = false :: else -> skip fi }  /* ... before the locks go */
 }
 
 inline look(s, f) {                               /* an MVCC snapshot: live rows from the lower bound on; f: the first */
@@ -98,6 +101,7 @@ again:
         :: else -> skip
         fi;
 #endif
+        EVERY(p) { assert(!live[p] || p >= lower[me]) }; p = 0;               /* G10: nothing is left behind */
         if :: !round && highest -> upto = highest; round = true :: else -> highest = 0 fi
     };
     atomic {                                                                 /* who may have drawn one below: listed after */
