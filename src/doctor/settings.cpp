@@ -5,6 +5,7 @@
 #include "doctor/checks.hpp"
 
 #include "doctor/facts.hpp"
+#include "pg/account.hpp"
 #include "pg/catalog_query.hpp"
 #include "pg/compat.hpp"
 #include "pg/settings.hpp"
@@ -45,14 +46,35 @@ void check_test_now(Report& report) {
 
 void check_account_from(Report& report) {
     if (pg::settings.account_from_is_forged) {
-        report.critical("pg_idem.account_from was given by the client, or is not valid: every call fails with 42501",
+        report.critical("pg_idem.account_from was given by the client: every call fails with 42501",
                         "Add pg_idem to shared_preload_libraries, and do not set it in connection options.");
+    } else if (!pg::is_account_rule(pg::settings.account_from)) {
+        report.critical("pg_idem.account_from is not valid: every call fails with 42501",
+                        "Set it to argument, role, setting:NAME or setting:NAME#/json/pointer where it is set.");
     } else if (setting("pg_idem.account_from") != "argument" && !pg::is_preloaded()) {
         report.warning("pg_idem.account_from is set, but pg_idem is not preloaded: a client's connection option can "
                        "stand in its way, and its calls then fail with 42501",
                        "Add pg_idem to shared_preload_libraries and restart the server.");
     }
     report.ok(psprintf("pg_idem.account_from is %s", setting("pg_idem.account_from").data()));
+}
+
+// At its start the server only warns of a line that it cannot apply, and goes on with the default.
+void check_configuration(Report& report) {
+    if (pg::query_count("SELECT 1 WHERE pg_catalog.has_function_privilege("
+                        "'pg_catalog.pg_show_all_file_settings()', 'EXECUTE')") == 0) {
+        report.ok("only a superuser may look into the configuration files");
+        return;
+    }
+    const pg::Texts lines = pg::query_catalog(
+        "SELECT f.sourcefile, f.sourceline, f.name FROM pg_catalog.pg_show_all_file_settings() f WHERE f.error IS NOT "
+        "NULL AND pg_catalog.starts_with(pg_catalog.lower(f.name), 'pg_idem.') ORDER BY f.seqno");
+    for (int row = 0; row < lines.rows; row++) {
+        report.warning(
+            psprintf("\"%s\" line %s: %s could not be applied", lines.at(row, 0), lines.at(row, 1), lines.at(row, 2)),
+            "Correct the line and reload: after a restart the default may be in force.");
+    }
+    report.ok("the configuration files set pg_idem as they say");
 }
 
 bool is_off(const char* timeout) {
@@ -78,9 +100,13 @@ void check_client_connection(Report& report) {
 }
 
 constexpr Check checks[] = {
-    {"preload", check_preload},         {"library_version", check_library_version},
-    {"test_now", check_test_now},       {"account_from", check_account_from},
-    {"idle_claims", check_idle_claims}, {"client_connection", check_client_connection},
+    {"preload", check_preload},
+    {"library_version", check_library_version},
+    {"test_now", check_test_now},
+    {"account_from", check_account_from},
+    {"configuration", check_configuration},
+    {"idle_claims", check_idle_claims},
+    {"client_connection", check_client_connection},
 };
 
 } // namespace

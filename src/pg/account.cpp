@@ -64,14 +64,24 @@ bool is_account_rule(const char* rule_) noexcept {
 bool is_account_permitted(std::string_view account) {
     if (settings.account_from_is_forged) {
         ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-                        errmsg("setting \"pg_idem.account_from\" was given by the client, or is not valid"),
+                        errmsg("setting \"pg_idem.account_from\" was given by the client"),
                         errhint("Add pg_idem to shared_preload_libraries, and do not set it in connection options.")));
     }
     const std::string_view rule = settings.account_from;
     if (rule == "argument") {
         return true;
     }
-    return rule == "role" ? is_role_of_caller(account) : equals_setting(rule.substr(setting_prefix.size()), account);
+    if (rule == "role") {
+        return is_role_of_caller(account);
+    }
+    if (!is_account_rule(settings.account_from)) {
+        ereport(ERROR,
+                (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("setting \"pg_idem.account_from\" is not valid"),
+                 errhint("Set \"pg_idem.account_from\" to \"argument\", \"role\", \"setting:NAME\" or "
+                         "\"setting:NAME#/json/pointer\" where it is set: in the configuration file, or for the "
+                         "role or database.")));
+    }
+    return equals_setting(rule.substr(setting_prefix.size()), account);
 }
 
 void check_account(std::string_view account) {

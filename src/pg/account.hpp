@@ -8,7 +8,7 @@ namespace idem::pg {
 // Whether `rule` is a value that pg_idem.account_from may have.
 bool is_account_rule(const char* rule) noexcept;
 
-// Whether the caller may act for `account`. Raises 42501 where the setting itself is forged.
+// Whether the caller may act for `account`. Raises 42501 where the setting itself is forged, or no rule.
 bool is_account_permitted(std::string_view account);
 
 // Raises 42501 unless the caller may act for `account`.

@@ -5,6 +5,10 @@
 #include "pg/account.hpp"
 #include "pg/compat.hpp"
 
+extern "C" {
+#include "access/parallel.h"
+}
+
 namespace idem::pg {
 
 constinit Settings settings;
@@ -13,8 +17,18 @@ namespace {
 
 constexpr const char* account_from_name = "pg_idem.account_from";
 
-bool check_account_from(char** value, void**, GucSource) noexcept {
-    if (is_account_rule(*value)) {
+constinit bool is_defining = false;
+
+// What was written down before the library was there to refuse it: in the configuration file at the start of the
+// server, or for a role or database; or it comes from the leader of this parallel worker.
+bool is_given_already(GucSource source) {
+    return is_defining || InitializingParallelWorker || (source >= PGC_S_GLOBAL && source <= PGC_S_DATABASE_USER);
+}
+
+// Whoever sets a value that is no rule is told. Where it is given already the server would drop it for the default,
+// which permits every account: so it is kept, and closes every call.
+bool check_account_from(char** value, void**, GucSource source) noexcept {
+    if (is_account_rule(*value) || is_given_already(source)) {
         return true;
     }
     GUC_check_errdetail(
@@ -23,18 +37,14 @@ bool check_account_from(char** value, void**, GucSource) noexcept {
 }
 
 // Where the library is not preloaded, the server keeps whatever was set as a placeholder: a client's start-up option
-// stands in front of what the superuser set for the role, the database or the server, and a value that is no rule would
-// be dropped for the default. Neither may open what was meant to be closed.
+// stands in front of what the superuser set for the role, the database or the server. It may not open what was meant to
+// be closed.
 bool is_forged(const char* name) {
     if (process_shared_preload_libraries_in_progress) {
         return false;
     }
     const config_generic* placeholder = compat::find_setting(name);
-    if (placeholder == nullptr || placeholder->vartype != PGC_STRING) {
-        return false;
-    }
-    const char* value = *reinterpret_cast<const config_string*>(placeholder)->variable;
-    return placeholder->source > PGC_S_DATABASE_USER || (value != nullptr && !is_account_rule(value));
+    return placeholder != nullptr && placeholder->source > PGC_S_DATABASE_USER;
 }
 
 // A finite timestamp. Parsing changes nothing that a rollback would have to undo. Where there is no transaction, as
@@ -77,10 +87,13 @@ void init_settings() {
         "Takes the place of idle_in_transaction_session_timeout where that is 0. 0 turns it off.",
         &settings.idle_claim_timeout, 60'000, 0, PG_INT32_MAX, PGC_USERSET, GUC_UNIT_MS, nullptr, nullptr, nullptr);
     settings.account_from_is_forged = is_forged(account_from_name);
-    DefineCustomStringVariable(account_from_name, "Says what the account of a call must be.",
-                               "argument: whatever is given; role: a role of the calling user; setting:NAME: the "
-                               "value of that setting. Anything but argument needs shared_preload_libraries.",
-                               &settings.account_from, "argument", PGC_SUSET, 0, check_account_from, nullptr, nullptr);
+    is_defining = true;
+    DefineCustomStringVariable(
+        account_from_name, "Says what the account of a call must be.",
+        "argument: whatever is given; role: a role of the calling user; setting:NAME: the "
+        "value of that setting. Where the library is not preloaded, a client that sets it is refused.",
+        &settings.account_from, "argument", PGC_SUSET, 0, check_account_from, nullptr, nullptr);
+    is_defining = false;
     DefineCustomBoolVariable("pg_idem.worker", "Runs background workers that recover and forget operations.",
                              "They need shared_preload_libraries.", &settings.worker, true, PGC_SIGHUP, 0, nullptr,
                              nullptr, nullptr);

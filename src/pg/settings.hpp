@@ -10,14 +10,14 @@ struct Settings {
     int max_claims_per_transaction = 1000;
     bool force_sync_commit = true;
     int idle_claim_timeout = 60'000;
-    char* account_from = nullptr;
+    char* account_from = nullptr; // may be no rule, see account.hpp
     bool worker = true;
     int naptime = 5'000;
     int batch_size = 1000; // rows a task
     int max_workers = 3;
     char* test_now = nullptr;
 
-    // Without the preload: account_from was given by the client's connection, or is no rule. No account is permitted.
+    // Without the preload: account_from was given by the client's connection. No account is permitted.
     bool account_from_is_forged = false;
 };
 extern Settings settings;

@@ -280,5 +280,49 @@ is($su->ok('SET pg_idem.nosuch = 1; SELECT 1'), '1', 'the prefix is not reserved
 $su->ok(q(SELECT idem_fingerprint('{}')));
 is($su->try('SET pg_idem.nosuch = 1'), '42602', 'and is from then on');
 $su->quit;
+
+# --- preloaded with a value that is no rule: the server would drop it for the default, which permits every account
+my $doctor = sub { my ($s, $check) = @_; return $s->ok("SELECT status || ': ' || detail FROM idem_doctor() WHERE check_name = '$check'") };
+$node->safe_psql('postgres', q(ALTER ROLE acme SET pg_idem.account_from = 'settings:app.tenant'));
+$node->append_conf('postgresql.conf', "shared_preload_libraries = 'pg_idem'\npg_idem.account_from = 'rol'");
+$node->restart;
+$shop = session($node, user => 'shop');
+$admin = session($node);
+foreach my $name (sort keys %with_account)
+{
+	is($shop->try($with_account{$name}), '42501', "account_from: 'rol' when the server started: $name is refused");
+}
+is($shop->try(claim([ 'shop', 'pay', 'own' ])), '42501', 'account_from: even for its own account');
+like($shop->err, qr/^HINT:.*"pg_idem\.account_from"/m, 'account_from: the hint names the setting');
+is($admin->try(claim('k')), '42501', 'account_from: for a superuser too');
+is($shop->ok(q(SELECT idem_fingerprint('{}') IS NOT NULL)), 't', 'account_from: what takes no account works');
+is($doctor->($admin, 'account_from'), 'critical: pg_idem.account_from is not valid: every call fails with 42501', 'account_from: idem_doctor says so');
+like($doctor->($admin, 'configuration'), qr/^warning: "\S*postgresql\.conf" line \d+: pg_idem\.account_from could not be applied$/, 'and names the line');
+my $parallel = $admin->ok('SHOW server_version_num') < 160000 ? 'force_parallel_mode' : 'debug_parallel_query';
+is($admin->ok("SET $parallel = on; SELECT current_setting('pg_idem.account_from') FROM pg_class LIMIT 1"), 'rol', 'account_from: a parallel worker starts with the same value');
+$admin->quit;
+
+# Of a role, from the time before the preload
+$node->append_conf('postgresql.conf', q(pg_idem.account_from = 'role'));
+$node->reload;
+wait_until($shop, 'SHOW pg_idem.account_from', 'role');
+is($shop->ok(claim([ 'shop', 'pay', 'own' ])), 'completed', 'account_from: put right by a reload');
+$clerk = session($node, user => 'acme');
+is($clerk->try(claim('k')), '42501', 'account_from: a value of the role that is no rule');
+$clerk->quit;
+
+# A reload with a wrong value: the old one stays; a line that cannot be applied, and a name that does not exist
+$node->append_conf('postgresql.conf', q(pg_idem.account_from = 'arguments'));
+$node->append_conf('postgresql.conf', "pg_idem.naptime = 'soon'\npg_idem.acount_from = 'role'\npg_idem.max_workers = 2");
+$node->reload;
+wait_until($shop, 'SHOW pg_idem.max_workers', '2');
+is($shop->ok('SHOW pg_idem.account_from'), 'role', 'account_from: after a reload with a wrong value the old one stays');
+is($shop->try(claim('k')), '42501', 'account_from: and is in force');
+$admin = session($node);
+is($doctor->($admin, 'configuration') =~ s/"\S+" line \d+/LINE/gr,
+	join("\n", map { "warning: LINE: pg_idem.$_ could not be applied" } qw(account_from naptime acount_from)), 'idem_doctor: lines that could not be applied');
+$admin->ok('CREATE ROLE guest; GRANT EXECUTE ON FUNCTION idem_doctor TO guest; SET ROLE guest');
+is($doctor->($admin, 'configuration'), 'ok: only a superuser may look into the configuration files', 'idem_doctor: not for everybody');
+$_->quit foreach $shop, $admin;
 $node->stop;
 done_testing();
