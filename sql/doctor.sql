@@ -12,6 +12,9 @@ SET intervalstyle = 'postgres';
 DELETE FROM idem_policies;
 TRUNCATE idem_settled, idem_inflight, idem_seen;
 ANALYZE idem_settled, idem_inflight, idem_seen;
+CREATE FUNCTION pg_temp.preloaded() RETURNS boolean LANGUAGE sql AS $$
+    SELECT 'pg_idem' = ANY (string_to_array(regexp_replace(current_setting('shared_preload_libraries'), '[\s"]', '', 'g'), ','))
+$$;
 CREATE FUNCTION pg_temp.doctor(VARIADIC checks text[]) RETURNS SETOF text LANGUAGE sql AS $$
     SELECT concat_ws(' | ', check_name, status, detail, advice) FROM idem_doctor() WHERE check_name = ANY (checks)
 $$;
@@ -45,10 +48,10 @@ SET client_connection_check_interval = '10 s';
 SELECT pg_temp.doctor('client_connection');
 RESET client_connection_check_interval;
 SET pg_idem.account_from = 'role';
-SELECT status = CASE current_setting('shared_preload_libraries') WHEN 'pg_idem' THEN 'ok' ELSE 'warning' END FROM idem_doctor() WHERE check_name = 'account_from';
+SELECT status = CASE WHEN pg_temp.preloaded() THEN 'ok' ELSE 'warning' END FROM idem_doctor() WHERE check_name = 'account_from';
 RESET pg_idem.account_from;
-SELECT status = CASE current_setting('shared_preload_libraries') WHEN 'pg_idem' THEN 'ok' ELSE 'warning' END FROM idem_doctor() WHERE check_name = 'preload';
-SELECT status = CASE current_setting('shared_preload_libraries') WHEN 'pg_idem' THEN 'ok' ELSE 'warning' END FROM idem_doctor() WHERE check_name = 'worker';
+SELECT status = CASE WHEN pg_temp.preloaded() THEN 'ok' ELSE 'warning' END FROM idem_doctor() WHERE check_name = 'preload';
+SELECT status = CASE WHEN pg_temp.preloaded() THEN 'ok' ELSE 'warning' END FROM idem_doctor() WHERE check_name = 'worker';
 SELECT status FROM idem_doctor() WHERE check_name = 'worker_slots';
 BEGIN;
 UPDATE pg_extension SET extversion = '0.9' WHERE extname = 'pg_idem';

@@ -61,13 +61,29 @@ bool can_log_in(Oid role) {
     return can;
 }
 
+const char* what_is_missing(const View& v) {
+    const char* missing[3];
+    int count = 0;
+    auto note = [&](bool is_there, const char* what) {
+        if (!is_there) {
+            missing[count++] = what;
+        }
+    };
+    note(is_set(v.handler), "handler is not set");
+    note(is_set(v.role), "handler_role is not set");
+    note(v.keeps_request, "keep_request is false");
+    const char* list = missing[0];
+    for (int i = 1; i < count; i++) {
+        list = psprintf("%s, %s", list, missing[i]);
+    }
+    return list;
+}
+
 void check_call(Report& report) {
     for_each_policy([&report](const View& v) {
         if (v.calls && (!is_set(v.handler) || !is_set(v.role) || !v.keeps_request)) {
-            report.warning(psprintf("action \"%s\": on_interrupt is call, but no handler can be called:%s%s%s",
-                                    v.action, is_set(v.handler) ? "" : " handler is not set;",
-                                    is_set(v.role) ? "" : " handler_role is not set;",
-                                    v.keeps_request ? "" : " keep_request is false;"),
+            report.warning(psprintf("action \"%s\": on_interrupt is call, but no handler can be called: %s", v.action,
+                                    what_is_missing(v)),
                            "Set handler, handler_role and keep_request, or choose another rule.");
         }
     });
