@@ -15,11 +15,22 @@ void copy_message(char* to, std::size_t size, const char* message) {
     to[bytes] = '\0';
 }
 
-int errdetail_identity(const core::Identity& identity) {
+namespace {
+
+core::IdentityText describe(const core::Identity& identity) {
     const int shown =
         pg_mbcharcliplen(identity.key.data(), static_cast<int>(identity.key.size()), core::shown_key_characters);
-    const core::IdentityText text = core::describe(identity, static_cast<std::size_t>(shown));
-    return errdetail_internal("%s", text.text);
+    return core::describe(identity, static_cast<std::size_t>(shown));
+}
+
+} // namespace
+
+int errdetail_identity(const core::Identity& identity) {
+    return errdetail_internal("%s", describe(identity).text);
+}
+
+void errcontext_identity(const char* what, const core::Identity& identity) {
+    errcontext("%s: %s", what, describe(identity).text);
 }
 
 void raise_not_settled(const core::Identity& identity) {

@@ -24,6 +24,8 @@ void copy_message(char* to, std::size_t size, const char* message);
 
 // Names the operation, as errdetail() does.
 int errdetail_identity(const core::Identity& identity);
+// In an error context callback: what is being done to the operation.
+void errcontext_identity(const char* what, const core::Identity& identity);
 
 [[noreturn]] void raise_not_settled(const core::Identity& identity);
 [[noreturn]] void raise_not_owner(const core::Identity& identity);

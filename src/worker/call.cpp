@@ -5,6 +5,7 @@
 
 #include "pg/clock.hpp"
 #include "pg/durability.hpp"
+#include "pg/errors.hpp"
 #include "pg/idle_claim.hpp"
 #include "pg/key_lock.hpp"
 #include "pg/random.hpp"
@@ -98,6 +99,7 @@ Done call(const store::Candidate& candidate) {
     protocol::count_interruption(row);
     protocol::begin_attempt(row, locked.decision.failures, "pg_idem handler", now); // the lost lease counted
     if (error != nullptr) {
+        ereport(WARNING, (errmsg("handler was not run: %s", error), pg::errdetail_identity(identity)));
         protocol::end_attempt(row, {error, std::nullopt, pg::nap()}, policy, now);
     } else {
         row.set(store::inflight::token, store::uuid_datum(token));

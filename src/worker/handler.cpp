@@ -40,6 +40,13 @@ void leave(int, Datum) {
     uncount_handler();
 }
 
+// Every message of this process names the operation.
+void add_context(void*) {
+    const core::Identity identity = job->identity.get();
+    pg::errcontext_identity("handler of an interrupted operation", identity);
+}
+constinit ErrorContextCallback context{nullptr, add_context, nullptr};
+
 // The lease is over: the handler is cancelled; if it catches that and goes on, its process ends.
 void on_timeout() {
     if (timed_out != 0) {
@@ -61,6 +68,8 @@ void connect(Datum argument) {
     if (!job->hand_count(HandlerJob::starter_does, HandlerJob::worker_does)) {
         proc_exit(0); // the starter is just going
     }
+    context.previous = error_context_stack;
+    error_context_stack = &context;
     before_shmem_exit(leave, Datum{0});
     BackgroundWorkerInitializeConnectionByOid(job->database, job->role, pg::compat::bypass_role_login_check);
     job->session = pg::this_session();
@@ -152,7 +161,9 @@ void handle() {
         return;
     }
     if (lease_end <= GetCurrentTimestamp()) { // the starter's transaction took so long
-        (void)in_transaction([] { note_failure("lease ended before the handler could begin"); });
+        constexpr const char* late = "lease ended before the handler could begin";
+        ereport(WARNING, (errmsg("handler was not run: %s", late)));
+        (void)in_transaction([] { note_failure(late); });
         return;
     }
     error = in_transaction(run_handler);

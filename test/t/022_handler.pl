@@ -224,6 +224,18 @@ foreach my $name (sort keys %message)
 	ref $message{$name} ? like($error, $message{$name}, "$name: and says why") : is($error, $message{$name}, "$name: and says why");
 	is(column($name, 'attempt'), '2', "$name: once");
 }
+# The log says the same, and of which operation
+my $log = slurp_file($node->logfile);
+sub logged { my ($level, $message, $name) = @_; return $log =~ /$level:  $message\n(?:.*\n){0,6}?.*(?:DETAIL:  |handler of an interrupted operation: )Account "acme", action "\w+", key "$name"\.$/m; }
+foreach my $name (sort keys %message)
+{
+	my $error = quotemeta column($name, 'last_error');
+	ok(logged($error =~ /^(?:policy|handler_role|request|handler\\ worker)\b/ ? ('WARNING', "handler was not run: $error") : ('ERROR', $error), $name), "$name: the log names the operation")
+	  or diag($error);
+}
+ok(logged('FATAL', 'permission denied for database "postgres"', 'outsider'), 'outsider: so it does where the worker cannot connect');
+ok(logged('ERROR', 'no luck today', 'bad'), 'bad: and where the handler raises');
+ok(logged('ERROR', 'canceling statement due to user request', 'slow'), 'slow: and where it is cancelled');
 is(done('deferred'), '0', 'G2: a handler that fails at commit leaves nothing');
 state_is('mute', 'completed', 'a handler_role without LOGIN') if $version >= 170000;
 $s->ok('GRANT CONNECT ON DATABASE postgres TO PUBLIC');
@@ -338,6 +350,8 @@ wait_until($s, q(SELECT clock_timestamp() >= lease_expires_at FROM idem_inflight
 $s->ok('COMMIT');
 wait_until($s, q(SELECT last_error FROM idem_inflight WHERE key = 'late'), 'lease ended before the handler could begin', 'the handler');
 is(done('late'), '0', 'G6: no handler begins under a lease that is over');
+$log = slurp_file($plain->logfile);
+ok(logged('WARNING', 'handler was not run: lease ended before the handler could begin', 'late'), 'which is logged');
 
 # What cannot be started takes no place of the others
 my $segments = $plain->data_dir . '/pg_dynshmem';
