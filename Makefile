@@ -81,7 +81,9 @@ OBJS = $(SOURCES:.cpp=.o)
 
 REGRESS = $(sort $(patsubst sql/%.sql,%,$(wildcard sql/*.sql)))
 ISOLATION = $(sort $(patsubst test/isolation/specs/%.spec,%,$(wildcard test/isolation/specs/*.spec)))
-ISOLATION_OPTS = --inputdir=test/isolation
+# Databases of their own, in UTF8 and without a locale, whatever the server's are.
+REGRESS_OPTS = --encoding=UTF8 --no-locale
+ISOLATION_OPTS = $(REGRESS_OPTS) --inputdir=test/isolation
 PROVE_TESTS = test/t/*.pl
 PROVE_FLAGS = -I test/t
 
