@@ -70,6 +70,7 @@ stage_unit() {
     stage_begins unit "ASan, UBSan"
     if compgen -G 'test/unit/*_test.cpp' >/dev/null; then
         local status=0
+        say "compiling with sanitizers; the first time that takes a few minutes on two cores (log: $log/unit-build.log)"
         if { configure build/unit && cmake --build build/unit -j "$jobs" --target idem_unit; } >"$log/unit-build.log" 2>&1; then
             (cd build/unit && ctest -j "$jobs" --output-on-failure --no-tests=error ${tests:+-R "${tests// /|}"}) \
                 >"$log/unit.log" 2>&1 || status=$?
