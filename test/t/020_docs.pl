@@ -21,7 +21,8 @@ my @documents = map { substr $_, length "$top/" }
 my %text = map { $_ => slurp_file("$top/$_") } @documents;
 
 # Without workers: what a document shows must not depend on when they come.
-my $node = new_node('docs', extension => 0, conf => "max_prepared_transactions = 10\npg_idem.worker = off\n");
+my $conf = "max_prepared_transactions = 10\npg_idem.worker = off\n";
+my $node = new_node('docs', extension => 0, conf => $conf);
 my $admin = session($node);
 
 # ---- SQL examples
@@ -35,7 +36,7 @@ sub sql_blocks
 	{
 		my $block = $1 // $2;
 		my $line = 1 + (substr($text, 0, $-[0]) =~ tr/\n//);
-		push @blocks, { line => $line, steps => [ steps($block) ] };
+		push @blocks, { line => $line, steps => [ steps($block) ], hidden => !defined $1, superuser => $block =~ /^-- as a superuser$/m };
 	}
 	return @blocks;
 }
@@ -83,10 +84,11 @@ sub same
 	return $tidy->($got) =~ /\A$pattern\z/;
 }
 
+# Without the preload answers differ (there are no statistics, for one): only errors count.
 sub run_step
 {
-	my ($step, $s) = @_;
-	my @expect = @{ $step->{expect} };
+	my ($step, $s, $preloaded) = @_;
+	my @expect = $preloaded ? @{ $step->{expect} } : grep { /^ERROR / } @{ $step->{expect} };
 	if (defined $step->{sql}) { $s->send($step->{sql}); }
 	elsif (!@expect) { return; }
 	if (@expect && $expect[0] eq 'waits')
@@ -101,13 +103,22 @@ sub run_step
 	return "answer:\n" . $s->out . "\nnot:\n" . join("\n", @expect);
 }
 
+# Whoever has to act pastes one block of these into a new session, with the preload or without.
+my %stands_alone = map { $_ => 1 } 'docs/operations.md', 'docs/runbook.md';
+# The runbook is for a role with these grants; what needs a superuser says so.
+my %role = ('docs/runbook.md' => 'shop_operator');
+my ($grants) = $text{'docs/operations.md'} =~ /^## Roles and grants\n(.*?)^## /ms;
+
 my $databases = 0;
 
-foreach my $document (@documents)
+sub run_document
 {
-	my @blocks = sql_blocks($text{$document}) or next;
+	my ($server, $creator, $document, $preloaded) = @_;
+	my @blocks = sql_blocks($text{$document}) or return;
+	# after the first set-up, which creates the extension
+	splice @blocks, 1, 0, map { +{ %$_, hidden => 1 } } grep { !$_->{hidden} } sql_blocks($grants) if $role{$document};
 	my $db = 'docs' . ++$databases;
-	$admin->ok("CREATE DATABASE $db");
+	$creator->ok("CREATE DATABASE $db");
 	my %sessions;
 	foreach my $block (@blocks)
 	{
@@ -115,17 +126,28 @@ foreach my $document (@documents)
 		foreach my $step (@{ $block->{steps} })
 		{
 			my $s = $sessions{ $step->{session} } //= do {
-				my $new = session($node, dbname => $db);
+				my $new = session($server, dbname => $db);
 				$new->ok("\\pset fieldsep ' | '\nSET client_min_messages = warning");
+				$new->ok("SET SESSION AUTHORIZATION $role{$document}") if $role{$document} && !$block->{hidden} && !$block->{superuser};
 				$new;
 			};
-			my $wrong = run_step($step, $s);
+			my $wrong = run_step($step, $s, $preloaded);
 			push @wrong, ($step->{sql} // "session $step->{session}") . "\n$wrong" if defined $wrong;
 		}
-		is(join("\n\n", @wrong), '', "$document line $block->{line}: examples");
+		is(join("\n\n", @wrong), '', "$document line $block->{line}: examples" . ($preloaded ? '' : ', not preloaded'));
+		if ($stands_alone{$document}) { $_->quit foreach values %sessions; %sessions = (); }
 	}
 	$_->quit foreach values %sessions;
+	return;
 }
+
+run_document($node, $admin, $_, 1) foreach @documents;
+
+my $plain = new_node('docs_plain', extension => 0, preload => 0, conf => $conf);
+my $plain_admin = session($plain);
+run_document($plain, $plain_admin, $_, 0) foreach sort keys %stands_alone;
+$plain_admin->quit;
+$plain->stop;
 
 # ---- client programs: shown in a document as they stand in docs/examples, and run where their library is installed
 
@@ -143,13 +165,14 @@ sub runner
 	return found("$python -c 'import psycopg' || $python -c 'import psycopg2'") ? "$python -B $path" : '' if $name =~ /\.py$/;
 	return found("node -e 'require(\"pg\")'") ? "node $path" : '' if $name =~ /\.js$/;
 	return "psql -XAtq -v ON_ERROR_STOP=1 -f $path" if $name =~ /\.sql$/;
+	return "sh $path && echo ended" if $name =~ /\.sh$/;
 	if ($name =~ /\.cpp$/)
 	{
 		return '' unless found('pkg-config --exists libpqxx') && found('g++ --version');
 		return "sh -c 'g++ -std=c++17 -o $work/$name.out $path \$(pkg-config --cflags --libs libpqxx) && $work/$name.out'";
 	}
 	# JDBC reaches no Unix socket: only compiled.
-	return found('javac -version') ? "javac -d $work $path && echo compiled" : '' if $name =~ /\.java$/;
+	return found('javac -version') ? "javac -d $work $path && echo ended" : '' if $name =~ /\.java$/;
 	die "no way to run $file";
 }
 
@@ -167,7 +190,7 @@ my @programs = map { substr $_, length "$top/" } grep { -f } glob "$top/docs/exa
 is(join(' ', sort keys %shown), join(' ', sort @programs), 'every program in docs/examples is shown');
 foreach my $file (@programs)
 {
-	my $expected = slurp_file("$top/$file") =~ /^\W+ prints: (.*)$/m ? $1 : 'compiled';
+	my $expected = slurp_file("$top/$file") =~ /^\W+ prints: (.*)$/m ? $1 : 'ended';
 	my $command = runner($file);
   SKIP:
 	{
@@ -181,6 +204,24 @@ foreach my $file (@programs)
 		my $output = qx($command 2>&1);
 		is($output =~ s/\s*\n\s*/; /gr =~ s/; \z//r, $expected, "$file runs");
 	}
+}
+
+# The script for a scheduler: calls until nothing is left to do, and fails where a call does.
+{
+	$admin->ok('CREATE DATABASE maintained; CREATE ROLE docs_nobody LOGIN');
+	my $s = session($node, dbname => 'maintained');
+	$s->ok(q{CREATE EXTENSION pg_idem; SET pg_idem.test_now = '2020-01-01';
+		SELECT count(*) FROM generate_series(1, 2500) i, idem_once('acme', 'pay', i::text)});
+	local @ENV{qw(PGHOST PGPORT PGDATABASE)} = ($node->host, $node->port, 'maintained');
+	my $script = "sh $top/docs/examples/idem-maintain.sh";
+	is(system("$script >/dev/null 2>&1"), 0, 'idem-maintain.sh: exit status');
+	is($s->ok('SELECT count(*) FROM idem_seen'), '0', 'idem-maintain.sh: all batches');
+	local $ENV{PGUSER} = 'docs_nobody';
+	isnt(system("$script >/dev/null 2>&1"), 0, 'idem-maintain.sh: no privilege');
+	delete local $ENV{PGUSER};
+	local $ENV{PGDATABASE} = 'nosuch';
+	isnt(system("$script >/dev/null 2>&1"), 0, 'idem-maintain.sh: no connection');
+	$s->quit;
 }
 
 # ---- links
