@@ -12,7 +12,7 @@ TRUNCATE idem_settled, idem_inflight, idem_seen;
 \set t2 '''00000000-0000-0000-0000-000000000002'''
 INSERT INTO idem_policies (action, on_interrupt, max_attempts, retry_backoff, max_backoff) VALUES
     ('retry', 'retry', NULL, '5 s', '1 min'), ('fail', 'fail', NULL, '5 s', '1 min'), ('review', 'review', NULL, '5 s', '1 min'),
-    ('call', 'call', NULL, '5 s', '1 min'), ('once', 'retry', 1, '5 s', '1 min'), ('once or fail', 'fail', 1, '5 s', '1 min');
+    ('call', 'call', NULL, '2 h', '9 h'), ('once', 'retry', 1, '5 s', '1 min'), ('once or fail', 'fail', 1, '5 s', '1 min');
 CREATE VIEW pg_temp.seen AS
     SELECT action, key, state, attempt, reason, last_error, state_since, due_at, settled_as, status, result
       FROM idempotent_operations WHERE account = 'g5m' ORDER BY action, key;
@@ -42,7 +42,10 @@ SELECT action, outcome, replayed, attempt, status, result
 SET pg_idem.test_now = '2030-01-01 00:10:00+00';
 SELECT * FROM idem_maintain() WHERE rows > 0;
 SELECT state, attempt, reason, state_since FROM pg_temp.seen WHERE action = 'retry';
--- under 'call' without a handler the attempt counts as failed, with a backoff that doubles, until it is tried again
+-- under 'call' without a handler the attempt counts as failed, with a backoff that doubles, until it is tried again (longer than a nap of any server
+-- that this test is run on, which is the least)
+SET pg_idem.test_now = '2030-01-01 04:03:00+00';
+SELECT rows FROM idem_maintain() WHERE task = 'called';
 SELECT state, attempt, reason, last_error, due_at FROM pg_temp.seen WHERE action = 'call';
 TRUNCATE idem_settled, idem_inflight;
 
