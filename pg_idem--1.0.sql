@@ -115,6 +115,30 @@ CREATE TABLE idem_seen (
 COMMENT ON TABLE idem_seen IS
 'Messages that consumers have taken with idem_once: a space of its own that never meets operations of the same name.';
 
+CREATE TABLE idem_effect_calls (
+    first_sent_at   timestamptz NOT NULL,
+    reported_at     timestamptz,
+    provider_window interval,
+    downstream_key  uuid NOT NULL,
+    account         text COLLATE pg_catalog."C" NOT NULL,
+    action          text COLLATE pg_catalog."C" NOT NULL,
+    key             text COLLATE pg_catalog."C" NOT NULL,
+    name            text COLLATE pg_catalog."C" NOT NULL,
+    generation      integer NOT NULL,
+    report          text,
+    fingerprint     bytea,
+    request         jsonb,
+    response        jsonb,
+    PRIMARY KEY (account, action, key, name, generation)
+);
+CREATE INDEX idem_effect_calls_downstream_key ON idem_effect_calls (downstream_key);
+CREATE INDEX idem_effect_calls_open ON idem_effect_calls (first_sent_at) WHERE report IS NULL;
+COMMENT ON TABLE idem_effect_calls IS
+'Calls to something outside the database, one row for each generation of an effect. Written by pg_idem only; read it through idem_effects.';
+COMMENT ON COLUMN idem_effect_calls.first_sent_at IS 'When it was handed out first: from then on it may have been done.';
+COMMENT ON COLUMN idem_effect_calls.provider_window IS 'How long the provider remembers the downstream key; NULL: it does not.';
+COMMENT ON COLUMN idem_effect_calls.report IS 'confirmed, rejected, or absent; NULL: its fate is open.';
+
 CREATE TABLE idem_policies (
     action            text COLLATE pg_catalog."C" PRIMARY KEY
                       CHECK (pg_catalog.octet_length(action) OPERATOR(pg_catalog.<=) 128
@@ -182,6 +206,7 @@ SELECT pg_catalog.pg_extension_config_dump('idem_inflight', '');
 SELECT pg_catalog.pg_extension_config_dump('idem_seen', '');
 SELECT pg_catalog.pg_extension_config_dump('idem_policies', '');
 SELECT pg_catalog.pg_extension_config_dump('idem_audit', '');
+SELECT pg_catalog.pg_extension_config_dump('idem_effect_calls', '');
 
 CREATE FUNCTION idem_policies_changed() RETURNS trigger
     LANGUAGE c AS 'MODULE_PATHNAME', 'pg_idem_policies_changed';
@@ -356,6 +381,54 @@ COMMENT ON FUNCTION idem_take(text, interval, integer, text) IS
 'For pools and completers: claim up to batch interrupted operations of the action that are due, those that have waited longest first, skipping what others hold. request: as kept by the policy (keep_request), else NULL. Without any the answer has no rows.';
 
 -- ---------------------------------------------------------------------------------------------------------
+-- Effects
+-- ---------------------------------------------------------------------------------------------------------
+
+CREATE FUNCTION idem_effect(account text, action text, key text, token uuid, name text, provider_window interval,
+                            request jsonb DEFAULT NULL, again boolean DEFAULT false,
+                            OUT state text, OUT downstream_key uuid, OUT response jsonb,
+                            OUT first_sent_at timestamptz, OUT send_before timestamptz)
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pg_idem_effect';
+COMMENT ON FUNCTION idem_effect(text, text, text, uuid, text, interval, jsonb, boolean) IS
+'Record the intent to call something outside, under a leased claim; the provider may be called only after COMMIT. state: call (go ahead, but never after send_before, with downstream_key as the idempotency key), confirmed (done: here is the response), rejected (until again opens a new generation under a new key), unknown (handed out before, and may not be repeated: ask the provider, then idem_effect_report). provider_window: how long the provider remembers keys; NULL: it does not.';
+
+CREATE FUNCTION idem_effect_report(downstream_key uuid, state text, response jsonb DEFAULT NULL)
+    RETURNS boolean
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pg_idem_effect_report';
+COMMENT ON FUNCTION idem_effect_report(uuid, text, jsonb) IS
+'What the provider said of an effect: confirmed, rejected (it declined), or absent (it knows nothing of the key; believed only after first_sent_at + provider_window). A fact from whoever knows it: no token. True: it is on record, now or since an earlier report. False: the key is not known (any more), or absent came too early.';
+
+CREATE FUNCTION idem_open_effects(account text, action text, key text,
+                                  OUT name text, OUT generation integer, OUT state text, OUT downstream_key uuid,
+                                  OUT request jsonb, OUT first_sent_at timestamptz, OUT send_before timestamptz,
+                                  OUT absent_from timestamptz)
+    RETURNS SETOF record
+    LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 1 AS 'MODULE_PATHNAME', 'pg_idem_open_effects';
+COMMENT ON FUNCTION idem_open_effects(text, text, text) IS
+'Effects of an operation whose fate is open: those to ask the provider about before it is settled. state: call or unknown. absent_from: from when the report absent is believed. Never blocks.';
+
+CREATE VIEW idem_effects AS
+    SELECT e.account, e.action, e.key, e.name, e.generation, e.downstream_key,
+           CASE WHEN e.report OPERATOR(pg_catalog.=) 'confirmed' THEN 'confirmed'
+                WHEN e.report IS NOT NULL THEN 'rejected'
+                WHEN e.provider_window IS NOT NULL AND clock.now OPERATOR(pg_catalog.<) send.before THEN 'call'
+                ELSE 'unknown' END AS state,
+           e.first_sent_at, send.before AS send_before, e.provider_window, e.request, e.response, e.report,
+           e.reported_at
+      FROM idem_effect_calls e, idem_now() AS clock(now),
+           LATERAL (SELECT e.first_sent_at OPERATOR(pg_catalog.+)
+                           CASE WHEN e.provider_window IS NULL THEN '1 minute'::pg_catalog.interval
+                                ELSE e.provider_window OPERATOR(pg_catalog.-)
+                                     (LEAST(e.provider_window, '10 minutes'::pg_catalog.interval)
+                                      OPERATOR(pg_catalog./) 10) END) AS send(before)
+     WHERE NOT EXISTS (SELECT FROM idem_settled s
+                        WHERE s.account OPERATOR(pg_catalog.=) e.account AND s.action OPERATOR(pg_catalog.=) e.action
+                          AND s.key OPERATOR(pg_catalog.=) e.key
+                          AND s.forget_at OPERATOR(pg_catalog.<=) clock.now);
+COMMENT ON VIEW idem_effects IS
+'Every effect of an operation that is in flight or remembered, one row a generation. state: what idem_effect would answer now. Open are those whose report is NULL.';
+
+-- ---------------------------------------------------------------------------------------------------------
 -- Workers
 -- ---------------------------------------------------------------------------------------------------------
 
@@ -523,6 +596,8 @@ REVOKE ALL ON FUNCTION
     idem_run(text, text, text, jsonb, regprocedure, interval, timestamptz, bytea),
     idem_current(), idem_reject(jsonb, integer), idem_fingerprint(jsonb, text[]),
     idem_take(text, interval, integer, text), idem_maintain(integer),
+    idem_effect(text, text, text, uuid, text, interval, jsonb, boolean), idem_effect_report(uuid, text, jsonb),
+    idem_open_effects(text, text, text),
     idem_wake_workers(), idem_worker_status_rows(),
     idem_stats_rows(), idem_stats_reset(text), idem_holders_rows(), idem_gauges_row(),
     idem_resolve(text, text, text, text, jsonb, integer, text, text, integer),

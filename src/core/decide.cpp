@@ -24,8 +24,13 @@ bool end_is_final(Rule rule) noexcept {
     return rule == Rule::fail || rule == Rule::review;
 }
 
-Decision by_rule(Rule rule, std::int32_t failures) noexcept {
-    return {rule == Rule::fail ? Verdict::fail_by_rule : Verdict::review_by_rule, 0, failures};
+// Over an effect that may have been done nothing is failed: an operator, or the provider's answer, decides.
+bool fails(const InflightFacts& row) noexcept {
+    return row.rule == Rule::fail && !row.effect_open;
+}
+
+Decision by_rule(const InflightFacts& row, std::int32_t failures) noexcept {
+    return {fails(row) ? Verdict::fail_by_rule : Verdict::review_by_rule, 0, failures};
 }
 
 Decision decide_inflight(const InflightFacts& row, const ClaimRequest& request, Time now) noexcept {
@@ -50,10 +55,10 @@ Decision decide_inflight(const InflightFacts& row, const ClaimRequest& request, 
     const bool can_count = row.failures < std::numeric_limits<std::int32_t>::max();
     const std::int32_t failures = row.failures + (!released && can_count ? 1 : 0); // a lost lease counts
     if (failures >= row.max_attempts) {
-        return by_rule(row.rule, failures);
+        return by_rule(row, failures);
     }
     if (!released && end_is_final(row.rule)) {
-        return by_rule(row.rule, failures);
+        return by_rule(row, failures);
     }
     return {Verdict::grant_next, 0, failures};
 }
@@ -112,7 +117,7 @@ OwnerVerdict judge_owner(const SettledFacts* settled, const InflightFacts* infli
             return OwnerVerdict::in_review;
         }
         if (!kept && end_is_final(inflight->rule) && is_over(*inflight, now)) {
-            return inflight->rule == Rule::fail ? OwnerVerdict::not_owner : OwnerVerdict::in_review;
+            return fails(*inflight) ? OwnerVerdict::not_owner : OwnerVerdict::in_review;
         }
         return OwnerVerdict::current;
     }

@@ -36,6 +36,7 @@ struct InflightFacts {
     std::int32_t max_attempts = 0;
     Time lease_expires_at = 0;
     bool session_over = false; // session-bound, and that session has ended
+    bool effect_open = false;  // nobody knows whether it was done outside; known only where the rule is fail
     Time due_at = 0;           // released: not claimable before
     Fingerprint fingerprint;
 };
@@ -91,8 +92,8 @@ OwnerVerdict judge_owner(const SettledFacts* settled, const InflightFacts* infli
 enum class OperatorVerdict : std::uint8_t { open, settled, nothing };
 
 // What is there for an operator to decide about? open: in flight, or in review. Where the rule is fail, the end of the
-// attempt counts as settled, whether or not anybody has recorded it; not so for a transaction that has kept the key
-// lock since an owner call of that attempt.
+// attempt counts as settled, whether or not anybody has recorded it (but not over an open effect); not so for a
+// transaction that has kept the key lock since an owner call of that attempt.
 OperatorVerdict judge_operator(const SettledFacts* settled, const InflightFacts* inflight, Time now,
                                bool kept) noexcept;
 

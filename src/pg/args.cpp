@@ -148,11 +148,7 @@ core::Fingerprint checked_fingerprint(std::optional<std::string_view> given) {
     return given;
 }
 
-core::Fingerprint fingerprint_args(FunctionCallInfo fcinfo, int request, int fingerprint) {
-    const core::Fingerprint given = checked_fingerprint(bytes_arg(fcinfo, fingerprint));
-    if (given) {
-        return given;
-    }
+core::Fingerprint request_fingerprint(FunctionCallInfo fcinfo, int request) {
     Jsonb* json = jsonb_arg(fcinfo, request);
     if (json == nullptr) {
         return std::nullopt;
@@ -160,6 +156,11 @@ core::Fingerprint fingerprint_args(FunctionCallInfo fcinfo, int request, int fin
     auto* bytes = static_cast<unsigned char*>(palloc(fingerprint_bytes));
     fingerprint_of(json, {}, bytes);
     return std::string_view(reinterpret_cast<const char*>(bytes), fingerprint_bytes);
+}
+
+core::Fingerprint fingerprint_args(FunctionCallInfo fcinfo, int request, int fingerprint) {
+    const core::Fingerprint given = checked_fingerprint(bytes_arg(fcinfo, fingerprint));
+    return given ? given : request_fingerprint(fcinfo, request);
 }
 
 void require_writable(const char* function) {

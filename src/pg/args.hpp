@@ -40,6 +40,7 @@ core::Token token_arg(FunctionCallInfo fcinfo, int n);
 
 // The fingerprint of a call: the one given, else that of the request, else none. 22023: empty; 22001: over 255 bytes.
 core::Fingerprint fingerprint_args(FunctionCallInfo fcinfo, int request, int fingerprint);
+core::Fingerprint request_fingerprint(FunctionCallInfo fcinfo, int request);
 core::Fingerprint checked_fingerprint(std::optional<std::string_view> given);
 
 // 25006 in a read-only transaction and on a standby; 25000 in a parallel operation.

@@ -119,6 +119,29 @@ void raise_in_review(const core::Identity& identity) {
     pg_unreachable();
 }
 
+void raise_effect_open(const core::Identity& identity) {
+    ereport(ERROR, (errcode(errcode_effect_open), errmsg("operation has an effect whose fate is open"),
+                    errdetail_identity(identity),
+                    errhint("Ask the provider what became of it, and record the answer with idem_effect_report. "
+                            "idem_open_effects lists what is open.")));
+    pg_unreachable();
+}
+
+void raise_effect_mismatch(const core::Identity& identity) {
+    ereport(ERROR, (errcode(errcode_mismatch), errmsg("effect was recorded before with another request"),
+                    errdetail_identity(identity), errhint("Give every effect of an operation a name of its own.")));
+    pg_unreachable();
+}
+
+void raise_contradicting_report(const core::Identity& identity) {
+    ereport(
+        ERROR,
+        (errcode(errcode_already_settled), errmsg("report contradicts what was reported before"),
+         errdetail_identity(identity),
+         errhint("The first report stays. Find out what the provider did: it may have been done twice, or undone.")));
+    pg_unreachable();
+}
+
 void raise_already_claimed(const core::Identity& identity) {
     ereport(ERROR,
             (errcode(errcode_already_claimed), errmsg("operation is already claimed by this transaction"),

@@ -17,6 +17,7 @@ inline constexpr int errcode_bad_key_format = MAKE_SQLSTATE('I', 'D', 'M', '0', 
 inline constexpr int errcode_rejected = MAKE_SQLSTATE('I', 'D', 'M', '0', '8');
 inline constexpr int errcode_mismatch = MAKE_SQLSTATE('I', 'D', 'M', '0', '9');
 inline constexpr int errcode_in_review = MAKE_SQLSTATE('I', 'D', 'M', '1', '0');
+inline constexpr int errcode_effect_open = MAKE_SQLSTATE('I', 'D', 'M', '1', '1');
 inline constexpr int errcode_already_claimed = MAKE_SQLSTATE('I', 'D', 'M', '1', '2');
 
 // Copies a message, cut at a whole character.
@@ -39,6 +40,7 @@ void errcontext_identity(const char* what, const core::Identity& identity);
 [[noreturn]] void raise_swallowed_reject(const core::Identity& identity);
 [[noreturn]] void raise_mismatch(const core::Identity& identity);
 [[noreturn]] void raise_in_review(const core::Identity& identity);
+[[noreturn]] void raise_effect_open(const core::Identity& identity);
 [[noreturn]] void raise_already_claimed(const core::Identity& identity);
 [[noreturn]] void raise_too_many_claims(int limit);
 
@@ -48,6 +50,11 @@ void errcontext_identity(const char* what, const core::Identity& identity);
 [[noreturn]] void raise_claimed_here(const core::Identity& identity);  // IDM12
 [[noreturn]] void raise_in_flight(const core::Identity& identity);     // 55006
 [[noreturn]] void raise_held_here(const core::Identity& identity);     // 55006
+
+// Of effects.
+[[noreturn]] void raise_effect_mismatch(const core::Identity& identity); // IDM09
+[[noreturn]] void
+raise_contradicting_report(const core::Identity& identity); // IDM04; without a token, so it dooms nothing
 
 // 0A000: an object of the extension is not as the install script made it. how: "has ...".
 [[noreturn]] void raise_altered(const char* object, const char* how);

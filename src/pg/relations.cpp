@@ -79,7 +79,9 @@ void check_columns(Relation rel, std::span<const Column> columns) {
 }
 
 bool is_key_column(Relation index, int n, int column, const PrimaryKey& key) {
-    return index->rd_index->indkey.values[n] == key.first + column && index->rd_indcollation[n] == key.collation;
+    const Oid collation = index->rd_indcollation[n]; // none: of a type that has none
+    return index->rd_index->indkey.values[n] == key.first + column &&
+           (!OidIsValid(collation) || collation == key.collation);
 }
 
 bool holds_column(Relation index, int column, const PrimaryKey& key) {

@@ -7,8 +7,8 @@
 
 namespace idem::pg {
 
-enum class TableId : std::uint8_t { settled, inflight, seen, policies, audit };
-inline constexpr int table_count = 5;
+enum class TableId : std::uint8_t { settled, inflight, seen, policies, audit, effects };
+inline constexpr int table_count = 6;
 
 // A column as the install script makes it.
 struct Column {
@@ -17,7 +17,7 @@ struct Column {
     bool not_null;
 };
 
-// A primary key: columns that follow each other, all of one collation.
+// A primary key: columns that follow each other, those that have a collation all of this one.
 struct PrimaryKey {
     AttrNumber first;
     int columns;

@@ -47,4 +47,17 @@ void end_attempt(store::InflightRow& row, const AttemptEnd& end, const core::Pol
     row.set(due_at, TimestampTzGetDatum(core::later(now, end.retry_after.value_or(delay))));
 }
 
+void grant_attempt(store::InflightRow& row, std::string_view why, core::Time now) {
+    using namespace store::inflight;
+    row.clear(token);
+    row.clear(lease_expires_at);
+    row.bind_to_session(false);
+    row.set(granted, BoolGetDatum(true));
+    row.set(in_review, BoolGetDatum(false));
+    row.set(announced, BoolGetDatum(false));
+    row.set(due_at, TimestampTzGetDatum(now));
+    row.set(state_since, TimestampTzGetDatum(now));
+    row.set_text(reason, why);
+}
+
 } // namespace idem::protocol

@@ -22,4 +22,7 @@ struct AttemptEnd {
 // Prepares the row, for update_inflight: released, due at once or after a delay.
 void end_attempt(store::InflightRow& row, const AttemptEnd& end, const core::Policy& policy, core::Time now);
 
+// Prepares the row: one more attempt, past the rule and max_attempts, due at once. The old owner's token ends.
+void grant_attempt(store::InflightRow& row, std::string_view why, core::Time now);
+
 } // namespace idem::protocol

@@ -3,6 +3,7 @@
 #include "pg/durability.hpp"
 #include "pg/idle_claim.hpp"
 #include "store/datum.hpp"
+#include "store/effects.hpp"
 #include "store/statistics.hpp"
 
 namespace idem::protocol {
@@ -11,6 +12,14 @@ namespace {
 
 constexpr int interrupted_status = 503;
 constexpr const char* interrupted_result = R"({"error": "interrupted"})";
+
+// Where the rule is review, an operator decides anyway.
+std::string_view reason_for_review(const core::Identity& identity, const store::InflightRow& row, int failure_count) {
+    if (row.facts.rule != core::Rule::review && store::has_open_effect(identity, SnapshotSelf)) {
+        return effect_open_reason;
+    }
+    return failure_count >= row.facts.max_attempts ? "attempts_exhausted" : "interrupted";
+}
 
 } // namespace
 
@@ -38,14 +47,13 @@ void fail_by_rule(const core::Identity& identity, const store::InflightRow& row,
     store::insert_settled(identity, outcome, policy, now);
 }
 
-void review_by_rule(store::InflightRow& row, int failure_count, core::Time now) {
+void review_by_rule(const core::Identity& identity, store::InflightRow& row, int failure_count, core::Time now) {
     using namespace store::inflight;
-    const bool used_up = failure_count >= row.facts.max_attempts;
     count_interruption(row);
     row.set(failures, Int32GetDatum(failure_count));
     row.set(in_review, BoolGetDatum(true));
     row.set(state_since, TimestampTzGetDatum(now));
-    row.set_text(reason, used_up ? "attempts_exhausted" : "interrupted");
+    row.set_text(reason, reason_for_review(identity, row, failure_count));
     pg::require_durable_commit();
     pg::arm_idle_claim_timeout();
     store::update_inflight(row);

@@ -188,7 +188,7 @@ ClaimAnswer carry_out(const Claiming& c, Look& l) {
         return answer_settled(row, true);
     }
     case Verdict::review_by_rule: {
-        review_by_rule(l.stored.inflight, l.decision.failures, l.now);
+        review_by_rule(c.call.identity, l.stored.inflight, l.decision.failures, l.now);
         ClaimAnswer a;
         a.outcome = Answer::review;
         a.attempt = l.stored.inflight.attempt();

@@ -61,6 +61,9 @@ ClaimAnswer grant_with_lease(const ClaimCall& call, const core::Policy& policy, 
         count_interruption(stored.inflight);
         store::update_inflight(row);
     } else {
+        if (stored.is_settled) { // forgotten by the clock: its effects must not be met by this operation
+            store::forget_settled(call.identity, stored.settled);
+        }
         store::insert_inflight(row);
     }
     const store::Holding holding{store::HoldingState::leased, row.attempt(), own, call.session_bound, true};

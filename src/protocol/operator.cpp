@@ -4,7 +4,9 @@
 #include "pg/durability.hpp"
 #include "pg/errors.hpp"
 #include "pg/key_lock.hpp"
+#include "protocol/attempt.hpp"
 #include "protocol/limits.hpp"
+#include "protocol/ownership.hpp"
 #include "store/audit.hpp"
 #include "store/datum.hpp"
 #include "store/holdings.hpp"
@@ -23,10 +25,8 @@ struct Judged {
 
 // This transaction has kept the key lock since an owner call of the attempt that is stored.
 bool is_kept(const core::Identity& identity, const store::Stored& stored) {
-    const store::Holding* holding = store::find_holding(identity);
-    return stored.is_inflight && holding != nullptr && holding->token &&
-           holding->token == stored.inflight.facts.token &&
-           (holding->state == store::HoldingState::leased || holding->state == store::HoldingState::guarded);
+    return stored.is_inflight && stored.inflight.facts.token &&
+           keeps_lock_since_owner_call(identity, *stored.inflight.facts.token);
 }
 
 // Waits for the key lock like any other lock wait.
@@ -62,21 +62,6 @@ void audit(const char* call, const core::Identity& identity, store::AuditEntry e
     store::insert_audit(entry, now);
 }
 
-// One more attempt, past the rule and max_attempts, due at once. The old owner's token ends.
-void grant_attempt(store::InflightRow& row, core::Time now) {
-    using namespace store::inflight;
-    row.clear(token);
-    row.clear(lease_expires_at);
-    row.bind_to_session(false);
-    row.set(granted, BoolGetDatum(true));
-    row.set(in_review, BoolGetDatum(false));
-    row.set(announced, BoolGetDatum(false));
-    row.set(due_at, TimestampTzGetDatum(now));
-    row.set(state_since, TimestampTzGetDatum(now));
-    row.set_text(reason, "retry");
-    store::update_inflight(row);
-}
-
 core::Time settle(const ResolveCall& call, const store::InflightRow& row, core::Time now) {
     using namespace store::inflight;
     const core::Policy policy = store::policy_for(call.identity.action);
@@ -90,6 +75,7 @@ core::Time settle(const ResolveCall& call, const store::InflightRow& row, core::
     outcome.fingerprint = row.facts.fingerprint;
     outcome.request = {row.values[request], row.nulls[request]};
     outcome.claimed_at = {row.values[claimed_at], false};
+    refuse_open_effect(call.identity);
     store::delete_inflight(row);
     return store::insert_settled(call.identity, outcome, policy, now);
 }
@@ -118,7 +104,8 @@ core::Time resolve(const ResolveCall& call) {
     pg::require_durable_commit();
     core::Time until = judged.now;
     if (call.verdict == Resolution::retry) {
-        grant_attempt(row, judged.now);
+        grant_attempt(row, "retry", judged.now);
+        store::update_inflight(row);
         note_decision(call.identity, row, store::HoldingState::released);
     } else {
         until = settle(call, row, judged.now);

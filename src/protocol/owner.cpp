@@ -9,6 +9,7 @@
 #include "protocol/attempt.hpp"
 #include "protocol/by_rule.hpp"
 #include "protocol/limits.hpp"
+#include "protocol/ownership.hpp"
 #include "store/datum.hpp"
 #include "store/holdings.hpp"
 #include "store/policies.hpp"
@@ -19,68 +20,6 @@ namespace idem::protocol {
 namespace {
 
 constexpr long renew_wait_ms = 100;
-
-// A refused owner call with a token: the transaction can never commit, whatever catches the error.
-[[noreturn]] void refuse(const core::Identity& identity, core::OwnerVerdict verdict) {
-    store::count(identity.action, store::Counter::fenced);
-    store::doom_transaction(identity);
-    switch (verdict) {
-    case core::OwnerVerdict::settled:
-        pg::raise_already_settled(identity);
-    case core::OwnerVerdict::in_review:
-        pg::raise_in_review(identity);
-    default:
-        pg::raise_not_owner(identity);
-    }
-}
-
-bool keeps_lock_since_owner_call(const core::Identity& identity, const core::Token& token) {
-    const store::Holding* holding = store::find_holding(identity);
-    return holding != nullptr && holding->token == token &&
-           (holding->state == store::HoldingState::leased || holding->state == store::HoldingState::guarded);
-}
-
-// A transaction-scoped claim of this transaction has taken the operation over, though the row of the interrupted
-// attempt stays, with its token, until that claim is settled.
-bool is_taken_over_here(const core::Identity& identity) {
-    const store::Holding* holding = store::find_holding(identity);
-    return holding != nullptr && holding->state == store::HoldingState::claimed;
-}
-
-struct Owned {
-    store::Stored stored;
-    core::Time now;
-    core::OwnerVerdict verdict;
-
-    store::InflightRow& row() { return stored.inflight; }
-};
-
-// Under the key lock: what is stored, and whether the token may advance it.
-void judge(const core::Identity& identity, const core::Token& token, Owned& owned) {
-    const bool kept = keeps_lock_since_owner_call(identity, token);
-    store::read_stored(identity, owned.stored);
-    owned.now = pg::now();
-    if (is_taken_over_here(identity)) {
-        owned.verdict = core::OwnerVerdict::not_owner;
-        return;
-    }
-    owned.verdict =
-        core::judge_owner(owned.stored.settled_facts(), owned.stored.inflight_facts(), token, owned.now, kept);
-}
-
-// Waits for the key lock like any other lock wait, and keeps it to the end of the transaction.
-void own_or_raise(const core::Identity& identity, const core::Token& token, Owned& owned) {
-    pg::wait_for_key_lock(pg::key_lock_tag(identity));
-    judge(identity, token, owned);
-    if (owned.verdict != core::OwnerVerdict::current) {
-        refuse(identity, owned.verdict);
-    }
-}
-
-void note_owner_call(const core::Identity& identity, const core::Token& token, const Owned& owned,
-                     store::HoldingState state) {
-    store::note_owner_call(identity, {state, owned.stored.inflight.attempt(), token});
-}
 
 store::Outcome outcome_of(const SettleCall& call, int attempt) {
     store::Outcome outcome{};
@@ -102,6 +41,7 @@ SettledTimes settle_leased(const SettleCall& call, const core::Token& token, con
     Owned owned{};
     own_or_raise(call.identity, token, owned);
     check_size(call, policy);
+    refuse_open_effect(call.identity);
     const store::InflightRow& row = owned.row();
 
     store::Outcome outcome = outcome_of(call, row.attempt());
@@ -130,6 +70,7 @@ SettledTimes settle_in_transaction(const SettleCall& call, const store::Holding&
     pg::require_durable_commit();
     store::InflightRow interrupted; // the attempt that this one took over from
     if (store::find_inflight(call.identity, SnapshotSelf, pg::Access::change, interrupted)) {
+        refuse_open_effect(call.identity);
         if (outcome.request.is_null) {
             outcome.request = {interrupted.values[store::inflight::request],
                                interrupted.nulls[store::inflight::request]};

@@ -69,7 +69,7 @@ Done recover(const store::Candidate& candidate) {
         fail_by_rule(identity, row, store::policy_for(identity.action), locked.now);
         return {Done::changed, Task::failed};
     case Verdict::review_by_rule:
-        review_by_rule(row, locked.decision.failures, locked.now);
+        review_by_rule(identity, row, locked.decision.failures, locked.now);
         pg::notify(identity.action, "review");
         return {Done::changed, Task::review};
     default:

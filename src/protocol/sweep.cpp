@@ -56,8 +56,7 @@ Done sweep_settled(const pg::Table& table, const store::Candidate& candidate) {
         store::strip_settled(row);
         return {Done::changed, Task::stripped};
     case Sweep::forget:
-        store::delete_settled(row);
-        store::count_at_commit(identity.action, store::Counter::forgotten);
+        store::forget_settled(identity, row);
         return {Done::changed, Task::forgotten};
     case Sweep::nothing:
         break;

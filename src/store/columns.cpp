@@ -79,6 +79,23 @@ constexpr pg::Column audit_columns[] = {
 };
 static_assert(std::size(audit_columns) == audit::count);
 
+constexpr pg::Column effects_columns[] = {
+    {"first_sent_at", TIMESTAMPTZOID, true},
+    {"reported_at", TIMESTAMPTZOID, false},
+    {"provider_window", INTERVALOID, false},
+    {"downstream_key", UUIDOID, true},
+    {"account", TEXTOID, true},
+    {"action", TEXTOID, true},
+    {"key", TEXTOID, true},
+    {"name", TEXTOID, true},
+    {"generation", INT4OID, true},
+    {"report", TEXTOID, false},
+    {"fingerprint", BYTEAOID, false},
+    {"request", JSONBOID, false},
+    {"response", JSONBOID, false},
+};
+static_assert(std::size(effects_columns) == effects::count);
+
 struct TableShape {
     const char* name;
     std::span<const pg::Column> columns;
@@ -97,6 +114,7 @@ constexpr TableShape shapes[pg::table_count] = {
     {"idem_seen", seen_columns, identity_from(seen::account)},
     {"idem_policies", {}, {}},
     {"idem_audit", audit_columns, {audit::id + 1, 1, InvalidOid}},
+    {"idem_effect_calls", effects_columns, {effects::account + 1, 5, C_COLLATION_OID}},
 };
 
 const TableShape& shape(pg::TableId id) {

@@ -85,6 +85,25 @@ enum Field : int {
 };
 } // namespace audit
 
+namespace effects {
+enum Field : int {
+    first_sent_at,
+    reported_at,
+    provider_window,
+    downstream_key,
+    account,
+    action,
+    key,
+    name,
+    generation,
+    report,
+    fingerprint,
+    request,
+    response,
+    count
+};
+} // namespace effects
+
 const char* name_of(pg::TableId id);
 std::span<const pg::Column> columns_of(pg::TableId id);
 

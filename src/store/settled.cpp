@@ -3,6 +3,7 @@
 #include "pg/errors.hpp"
 #include "pg/index_scan.hpp"
 #include "store/datum.hpp"
+#include "store/effects.hpp"
 #include "store/statistics.hpp"
 
 namespace idem::store {
@@ -72,6 +73,7 @@ void make_room(const pg::Table& table, const core::Identity& identity, core::Tim
         pg::raise_already_settled(identity); // by hand, or the clock was set back
     }
     pg::delete_row(table, &old->t_self);
+    forget_effects(identity);
     count_at_commit(identity.action, Counter::forgotten);
 }
 
@@ -145,6 +147,12 @@ void delete_settled(const SettledRow& row) {
     const pg::Table table = pg::open_table(pg::TableId::settled, pg::Access::change);
     pg::delete_row(table, &row.tuple->t_self);
     pg::close_table(table);
+}
+
+void forget_settled(const core::Identity& identity, const SettledRow& row) {
+    delete_settled(row);
+    forget_effects(identity);
+    count_at_commit(identity.action, Counter::forgotten);
 }
 
 } // namespace idem::store

@@ -46,8 +46,8 @@ struct Outcome {
     Nullable claimed_at; // of a leased claim
 };
 
-// Records the outcome at `now`, under the key lock; a forgotten record of the same identity makes room. Returns until
-// when it is replayed. Raises IDM04 if it is settled after all (the clock was
+// Records the outcome at `now`, under the key lock; a forgotten record of the same identity makes room, and its effects
+// with it. Returns until when it is replayed. Raises IDM04 if it is settled after all (the clock was
 // set back).
 core::Time insert_settled(const core::Identity& identity, const Outcome& outcome, const core::Policy& policy,
                           core::Time now);
@@ -62,5 +62,8 @@ void import_settled(const core::Identity& identity, const Outcome& outcome, cons
 void strip_settled(const SettledRow& row);
 
 void delete_settled(const SettledRow& row); // the same
+
+// The same for an operation that is forgotten: its effects go with it.
+void forget_settled(const core::Identity& identity, const SettledRow& row);
 
 } // namespace idem::store
