@@ -434,9 +434,9 @@ COMMENT ON VIEW idem_effects IS
 
 CREATE FUNCTION idem_maintain(max_rows integer DEFAULT NULL, OUT task text, OUT rows bigint)
     RETURNS SETOF record
-    LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 7 AS 'MODULE_PATHNAME', 'pg_idem_maintain';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 8 AS 'MODULE_PATHNAME', 'pg_idem_maintain';
 COMMENT ON FUNCTION idem_maintain(integer) IS
-'What the background workers do, once, in this transaction: interrupted operations by their rule, expired payloads stripped, rows past forget_at deleted; at most max_rows a task (default pg_idem.batch_size). Again until every count is 0. For servers without the preload, from a scheduler.';
+'What the background workers do, once, in this transaction: interrupted operations by their rule, expired payloads stripped, rows past forget_at deleted, effects that a reset has left deleted when they are as old; at most max_rows a task (default pg_idem.batch_size). Again until every count is 0. For servers without the preload, from a scheduler.';
 
 CREATE FUNCTION idem_wake_workers() RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pg_idem_wake_workers';
@@ -511,15 +511,17 @@ COMMENT ON VIEW idem_holders IS
 
 CREATE FUNCTION idem_gauges_row(OUT in_flight bigint, OUT interrupted bigint, OUT review bigint, OUT settled bigint,
                                 OUT expired_not_swept bigint, OUT seen bigint, OUT seen_not_swept bigint,
+                                OUT effects_open bigint, OUT effects_unknown bigint,
                                 OUT oldest_in_flight_at timestamptz, OUT oldest_interrupted_at timestamptz,
-                                OUT oldest_review_at timestamptz)
+                                OUT oldest_review_at timestamptz, OUT oldest_effect_unknown_at timestamptz)
     RETURNS SETOF record
     LANGUAGE c VOLATILE PARALLEL RESTRICTED ROWS 1 AS 'MODULE_PATHNAME', 'pg_idem_gauges_row';
 COMMENT ON FUNCTION idem_gauges_row() IS 'What view idem_gauges shows.';
 
 CREATE VIEW idem_gauges AS
     SELECT g.in_flight, g.interrupted, g.review, g.oldest_in_flight_at, g.oldest_interrupted_at, g.oldest_review_at,
-           g.settled, g.expired_not_swept, g.seen, g.seen_not_swept
+           g.settled, g.expired_not_swept, g.seen, g.seen_not_swept, g.effects_open, g.effects_unknown,
+           g.oldest_effect_unknown_at
       FROM idem_gauges_row() g;
 COMMENT ON VIEW idem_gauges IS
 'What is stored now, in one row. Cheap enough to be asked every few seconds, however large the tables are: what is in flight is counted in up to 1024 blocks of idem_inflight, the others in up to 128 blocks of their tables; where a table has more, the numbers are estimates from so many blocks, spread evenly.';
@@ -533,6 +535,9 @@ COMMENT ON COLUMN idem_gauges.settled IS 'Rows of idem_settled; an estimate abov
 COMMENT ON COLUMN idem_gauges.expired_not_swept IS 'Of these, with a payload past expires_at, or past forget_at: what the workers have yet to remove. An estimate as well.';
 COMMENT ON COLUMN idem_gauges.seen IS 'Rows of idem_seen; an estimate above 128 blocks (1 MB).';
 COMMENT ON COLUMN idem_gauges.seen_not_swept IS 'Of these, past forget_at. An estimate as well.';
+COMMENT ON COLUMN idem_gauges.effects_open IS 'Effects whose fate is open; counted up to 100,000.';
+COMMENT ON COLUMN idem_gauges.effects_unknown IS 'Of these, those that may not be repeated any more: the provider must be asked.';
+COMMENT ON COLUMN idem_gauges.oldest_effect_unknown_at IS 'Since when the one that is longest unknown is.';
 
 -- ---------------------------------------------------------------------------------------------------------
 -- Operator calls
@@ -554,9 +559,9 @@ COMMENT ON FUNCTION idem_reset(text, text, text, text) IS
 
 CREATE FUNCTION idem_erase(account text, note text)
     RETURNS TABLE (what text, rows bigint)
-    LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 2 AS 'MODULE_PATHNAME', 'pg_idem_erase';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 3 AS 'MODULE_PATHNAME', 'pg_idem_erase';
 COMMENT ON FUNCTION idem_erase(text, text) IS
-'Erase stored requests, results, bodies, progress and errors of an account, at most pg_idem.batch_size rows a call: call again, each time in a transaction of its own, until all rows are 0. The protection against a second execution stays: replays are answered as expired.';
+'Erase stored requests, results, bodies, progress and errors of an account, and requests and responses of its effects, at most pg_idem.batch_size rows a call: call again, each time in a transaction of its own, until all rows are 0. The protection against a second execution stays: replays are answered as expired.';
 
 CREATE FUNCTION idem_import(account text, action text, key text, settled_as text, status integer DEFAULT NULL,
                             result jsonb DEFAULT NULL, body text DEFAULT NULL, fingerprint bytea DEFAULT NULL,

@@ -15,7 +15,7 @@ namespace {
 
 // Where the last call of this session stopped.
 struct Circles {
-    core::Circle inflight, calls, settled, seen;
+    core::Circle inflight, calls, settled, seen, effects;
 };
 constinit Circles circles;
 
@@ -47,6 +47,7 @@ Datum maintain(FunctionCallInfo fcinfo) {
     go_around(circles.calls, worker::call_some, max_rows, counts);
     go_around(circles.settled, protocol::sweep_settled_some, max_rows, counts);
     go_around(circles.seen, protocol::sweep_seen_some, max_rows, counts);
+    go_around(circles.effects, protocol::sweep_effects_some, max_rows, counts);
 
     for (int i = 0; i < protocol::task_count; i++) {
         Datum values[2] = {CStringGetTextDatum(protocol::task_names[i]), Int64GetDatum(counts.rows[i])};

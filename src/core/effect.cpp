@@ -35,11 +35,15 @@ Time absent_from(Time first_sent_at, Window window) noexcept {
     return later(first_sent_at, window ? *window : only_hand_out + longest_margin);
 }
 
+Time unknown_from(const EffectFacts& effect) noexcept {
+    return effect.window ? send_before(effect.first_sent_at, effect.window) : effect.first_sent_at;
+}
+
 EffectState state_of(const EffectFacts& effect, Time now) noexcept {
     if (effect.report) {
         return was_done(*effect.report) ? EffectState::confirmed : EffectState::rejected;
     }
-    const bool may_repeat = effect.window && now < send_before(effect.first_sent_at, effect.window);
+    const bool may_repeat = effect.window && now < unknown_from(effect); // without a window never: clocks go back
     return may_repeat ? EffectState::call : EffectState::unknown;
 }
 

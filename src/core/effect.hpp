@@ -40,6 +40,9 @@ enum class EffectState : std::uint8_t { call, unknown, confirmed, rejected };
 // What the owner would be answered now, if it gave the same window again.
 EffectState state_of(const EffectFacts& effect, Time now) noexcept;
 
+// From when on an open one is unknown.
+Time unknown_from(const EffectFacts& effect) noexcept;
+
 // The call may be sent before this time: the end of the window, less a margin of a tenth, at most a minute, for the
 // way there. Without a window, for a minute after the only hand-out.
 Time send_before(Time first_sent_at, Window window) noexcept;

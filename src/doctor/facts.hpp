@@ -10,7 +10,8 @@
 namespace idem::doctor {
 
 // The tables that hold operations and messages.
-inline constexpr pg::TableId operation_tables[] = {pg::TableId::settled, pg::TableId::inflight, pg::TableId::seen};
+inline constexpr pg::TableId operation_tables[] = {pg::TableId::settled, pg::TableId::inflight, pg::TableId::seen,
+                                                   pg::TableId::effects};
 
 // Their OIDs as oid[]; those that are there.
 Datum operation_table_oids();

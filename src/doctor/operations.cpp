@@ -7,7 +7,9 @@
 #include "core/identity.hpp"
 #include "core/time.hpp"
 #include "doctor/facts.hpp"
+#include "pg/clock.hpp"
 #include "pg/table.hpp"
+#include "store/effects.hpp"
 #include "store/inflight.hpp"
 #include "store/policies.hpp"
 
@@ -21,6 +23,8 @@ struct Tally {
     int64 in_review;
     core::Time oldest_in_review;
     core::Duration longest_lease; // of attempts that hold a claim
+    int64 effects_unknown;        // for long
+    core::Time oldest_effect_unknown;
 };
 
 HTAB* new_tallies() {
@@ -40,6 +44,8 @@ Tally& tally_of(HTAB* tallies, std::string_view action) {
         tally->in_review = 0;
         tally->oldest_in_review = core::end_of_time;
         tally->longest_lease = 0;
+        tally->effects_unknown = 0;
+        tally->oldest_effect_unknown = core::end_of_time;
     }
     return *tally;
 }
@@ -69,17 +75,37 @@ HTAB* count_inflight() {
     return tallies;
 }
 
+constexpr core::Duration long_unknown = 15 * core::minute;
+
+HTAB* count_effects() {
+    HTAB* tallies = new_tallies();
+    const core::Time now = pg::now();
+    store::OpenEffectScan scan;
+    store::EffectRow row;
+    while (scan.next(row)) {
+        const core::Time unknown_from = core::unknown_from(row.facts);
+        if (core::between(now, unknown_from) >= long_unknown) {
+            Tally& tally = tally_of(tallies, row.identity().action);
+            tally.effects_unknown++;
+            tally.oldest_effect_unknown = std::min(tally.oldest_effect_unknown, unknown_from);
+        }
+        heap_freetuple(row.tuple);
+    }
+    scan.finish();
+    return tallies;
+}
+
 template <typename Visit>
-void for_each_tally(Visit visit) {
+void for_each_tally(HTAB* tallies, Visit visit) {
     HASH_SEQ_STATUS status;
-    hash_seq_init(&status, count_inflight());
+    hash_seq_init(&status, tallies);
     while (const auto* tally = static_cast<const Tally*>(hash_seq_search(&status))) {
         visit(*tally);
     }
 }
 
 void check_review(Report& report) {
-    for_each_tally([&report](const Tally& tally) {
+    for_each_tally(count_inflight(), [&report](const Tally& tally) {
         if (tally.in_review > 0) {
             report.warning(psprintf("action \"%s\": %lld operation(s) in review, the oldest since %s", tally.action,
                                     static_cast<long long>(tally.in_review), time_text(tally.oldest_in_review)),
@@ -90,7 +116,7 @@ void check_review(Report& report) {
 }
 
 void check_inflight_leases(Report& report) {
-    for_each_tally([&report](const Tally& tally) {
+    for_each_tally(count_inflight(), [&report](const Tally& tally) {
         const core::Policy& policy = store::policy_for(tally.action);
         const core::Duration known = core::later(policy.retention, policy.remember);
         if (tally.longest_lease > known) {
@@ -104,9 +130,20 @@ void check_inflight_leases(Report& report) {
     report.ok("every lease in flight is shorter than retention + remember");
 }
 
+void check_effects(Report& report) {
+    for_each_tally(count_effects(), [&report](const Tally& tally) {
+        report.warning(psprintf("action \"%s\": %lld effect(s) whose fate is unknown, the oldest since %s",
+                                tally.action, static_cast<long long>(tally.effects_unknown),
+                                time_text(tally.oldest_effect_unknown)),
+                       "Ask the provider what became of them, and report it with idem_effect_report.");
+    });
+    report.ok("the fate of no effect has been unknown for long");
+}
+
 constexpr Check checks[] = {
     {"review", check_review},
     {"inflight_leases", check_inflight_leases},
+    {"effects", check_effects},
 };
 
 } // namespace

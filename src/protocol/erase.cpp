@@ -12,6 +12,7 @@
 #include "store/audit.hpp"
 #include "store/columns.hpp"
 #include "store/datum.hpp"
+#include "store/effects.hpp"
 #include "store/inflight.hpp"
 #include "store/settled.hpp"
 
@@ -37,37 +38,44 @@ bool is_inflight_with_payload(const pg::Table& table, HeapTuple tuple) {
     return has_payload(row);
 }
 
-// Under the key lock; false: there is nothing (any more).
-bool erase_settled(const core::Identity& identity) {
-    store::SettledRow row;
-    if (!store::find_settled(identity, SnapshotSelf, pg::Access::change, row) || row.facts.stripped) {
-        return false;
-    }
-    store::strip_settled(row);
-    return true;
+bool is_effect_with_payload(const pg::Table& table, HeapTuple tuple) {
+    store::EffectRow row;
+    pg::read_row(table, tuple, row.values, row.nulls, store::effects::count);
+    return row.has_payload();
 }
 
-bool erase_inflight(const core::Identity& identity) {
+// Under the key lock; how many rows were erased, 0 where there is nothing (any more).
+std::int64_t erase_settled(const core::Identity& identity) {
+    store::SettledRow row;
+    if (!store::find_settled(identity, SnapshotSelf, pg::Access::change, row) || row.facts.stripped) {
+        return 0;
+    }
+    store::strip_settled(row);
+    return 1;
+}
+
+std::int64_t erase_inflight(const core::Identity& identity) {
     using namespace store::inflight;
     store::InflightRow row;
     if (!store::find_inflight(identity, SnapshotSelf, pg::Access::change, row) || !has_payload(row)) {
-        return false;
+        return 0;
     }
     row.clear(request);
     row.clear(progress);
     row.clear(last_error);
     store::update_inflight(row);
-    return true;
+    return 1;
 }
 
 struct Kind {
     const char* what;
     pg::TableId table;
     bool (*has_payload)(const pg::Table& table, HeapTuple tuple);
-    bool (*erase)(const core::Identity& identity);
+    std::int64_t (*erase)(const core::Identity& identity);
 };
 // In the order in which an operation moves: what leaves the first table after it was searched is found in the second.
 constexpr Kind kinds[erased_kinds] = {
+    {"effects", pg::TableId::effects, is_effect_with_payload, store::erase_effects},
     {"inflight", pg::TableId::inflight, is_inflight_with_payload, erase_inflight},
     {"settled", pg::TableId::settled, is_settled_with_payload, erase_settled},
 };
@@ -116,8 +124,10 @@ void find_next(const Position& from, std::string_view account, int limit, Chunk&
         if (tuple == nullptr) {
             break;
         }
-        if (kind.has_payload(table, tuple) && identity_of(table, tuple, kind.table, chunk.operations[chunk.size])) {
-            chunk.size++;
+        core::StoredIdentity& next = chunk.operations[chunk.size];
+        const bool found = kind.has_payload(table, tuple) && identity_of(table, tuple, kind.table, next);
+        if (found && (chunk.size == 0 || chunk.operations[chunk.size - 1].get() != next.get())) {
+            chunk.size++; // an operation may have several effects, one after the other
         }
         heap_freetuple(tuple);
     }
@@ -131,11 +141,11 @@ std::int64_t erase_chunk(const Kind& kind, const Chunk& chunk) {
         const core::Identity identity = chunk.operations[i].get();
         const LOCKTAG tag = pg::key_lock_tag(identity);
         pg::wait_for_key_lock(tag);
-        if (kind.erase(identity)) {
-            erased++;
-        } else {
+        const std::int64_t rows = kind.erase(identity);
+        if (rows == 0) {
             pg::release_key_lock(tag);
         }
+        erased += rows;
     }
     return erased;
 }
@@ -151,7 +161,7 @@ struct Search {
 bool search(Search& s, Position& position) {
     auto* chunk = static_cast<Chunk*>(palloc(sizeof(Chunk)));
     while (position.kind < erased_kinds) {
-        if (s.left == 0) {
+        if (s.left <= 0) {
             return false;
         }
         MemoryContext old = MemoryContextSwitchTo(s.scratch);

@@ -7,7 +7,7 @@
 namespace idem::protocol {
 
 // What is erased, by the kind of its rows.
-inline constexpr int erased_kinds = 2;
+inline constexpr int erased_kinds = 3;
 struct Erased {
     const char* what[erased_kinds];
     std::int64_t rows[erased_kinds];

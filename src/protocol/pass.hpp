@@ -12,10 +12,19 @@
 
 namespace idem::protocol {
 
-enum class Task : std::uint8_t { interrupted, failed, review, called, stripped, forgotten, seen_forgotten };
-inline constexpr int task_count = 7;
-inline constexpr const char* task_names[task_count] = {"interrupted", "failed",    "review",        "called",
-                                                       "stripped",    "forgotten", "seen_forgotten"};
+enum class Task : std::uint8_t {
+    interrupted,
+    failed,
+    review,
+    called,
+    stripped,
+    forgotten,
+    seen_forgotten,
+    effects_forgotten
+};
+inline constexpr int task_count = 8;
+inline constexpr const char* task_names[task_count] = {
+    "interrupted", "failed", "review", "called", "stripped", "forgotten", "seen_forgotten", "effects_forgotten"};
 
 struct Counts {
     int64 rows[task_count] = {};
@@ -54,6 +63,9 @@ void recover_some(core::Circle& circle, const StepLimits& limits, Counts& counts
 
 // Payloads past expires_at are stripped; rows past forget_at are deleted.
 void sweep_settled_some(core::Circle& circle, const StepLimits& limits, Counts& counts);
+
+// Effects of which a reset has left no operation: those that would be forgotten by now are deleted.
+void sweep_effects_some(core::Circle& circle, const StepLimits& limits, Counts& counts);
 
 // idem_seen: rows past forget_at are deleted.
 void sweep_seen_some(core::Circle& circle, const StepLimits& limits, Counts& counts);

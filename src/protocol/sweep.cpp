@@ -9,7 +9,10 @@
 #include "pg/key_lock.hpp"
 #include "protocol/recover.hpp"
 #include "protocol/work_through.hpp"
+#include "store/effects.hpp"
 #include "store/holdings.hpp"
+#include "store/operation.hpp"
+#include "store/policies.hpp"
 #include "store/seen.hpp"
 #include "store/settled.hpp"
 #include "store/statistics.hpp"
@@ -65,6 +68,49 @@ Done sweep_settled(const pg::Table& table, const store::Candidate& candidate) {
     return {};
 }
 
+// As if the operation had been settled by then. Open ones are never forgotten.
+core::Time forget_at(const store::EffectRow& row) {
+    if (row.is_open()) {
+        return core::end_of_time;
+    }
+    const core::Policy& policy = store::policy_for(row.identity().action);
+    return core::later(core::later(row.last_heard_of(), policy.retention), policy.remember);
+}
+
+store::RowDue judge_effect(TupleTableSlot* slot, core::Time now) {
+    store::EffectRow row;
+    store::read_effect(slot, row);
+    const core::Time at = forget_at(row);
+    return {now >= at, at};
+}
+
+// Those of an operation go with it.
+bool has_operation(const core::Identity& identity, void (*read)(const core::Identity&, store::Stored&)) {
+    store::Stored stored;
+    read(identity, stored);
+    return !stored.nothing();
+}
+
+Done sweep_effect(const pg::Table& table, const store::Candidate& candidate) {
+    const core::Identity identity = candidate.identity.get();
+    if (has_operation(identity, store::look_at_stored)) { // of nearly all: not worth a lock
+        return {};
+    }
+    const LOCKTAG tag = pg::key_lock_tag(identity);
+    if (store::find_holding(identity) != nullptr || !pg::try_key_lock(tag)) {
+        return {Done::busy};
+    }
+    store::EffectRow row;
+    ItemPointerData tid = candidate.tid;
+    if (has_operation(identity, store::read_stored) || !store::read_effect_at(table, &tid, identity, row) ||
+        pg::now() < forget_at(row)) {
+        pg::release_key_lock(tag);
+        return {};
+    }
+    pg::delete_row(table, &tid);
+    return {Done::changed, Task::effects_forgotten};
+}
+
 store::RowDue judge_seen(TupleTableSlot* slot, core::Time now) {
     const core::Time forget_at = store::seen_forget_at(slot);
     return {now >= forget_at, forget_at};
@@ -102,6 +148,10 @@ void sweep(pg::TableId id, store::Judge judge, core::Circle& circle, const StepL
 
 void sweep_settled_some(core::Circle& circle, const StepLimits& limits, Counts& counts) {
     sweep(pg::TableId::settled, judge_settled, circle, limits, counts, sweep_settled);
+}
+
+void sweep_effects_some(core::Circle& circle, const StepLimits& limits, Counts& counts) {
+    sweep(pg::TableId::effects, judge_effect, circle, limits, counts, sweep_effect);
 }
 
 void sweep_seen_some(core::Circle& circle, const StepLimits& limits, Counts& counts) {

@@ -1,4 +1,4 @@
-#include <cstring>
+#include <algorithm>
 #include <iterator>
 
 #include "store/effects.hpp"
@@ -43,6 +43,11 @@ core::Identity EffectRow::identity() const {
 
 std::string_view EffectRow::name() const {
     return view_of(values[effects::name]);
+}
+
+core::Time EffectRow::last_heard_of() const {
+    const core::Time sent = facts.first_sent_at;
+    return nulls[effects::reported_at] ? sent : std::max(sent, DatumGetTimestampTz(values[effects::reported_at]));
 }
 
 const char* report_text(core::Report report) {
@@ -184,6 +189,34 @@ void read_effect(TupleTableSlot* slot, EffectRow& row) {
         row.nulls[i] = slot->tts_isnull[i];
     }
     read_facts(row);
+}
+
+bool read_effect_at(const pg::Table& table, ItemPointer tid, const core::Identity& identity, EffectRow& row) {
+    row.tuple = pg::row_at(table, tid);
+    if (row.tuple == nullptr) {
+        return false;
+    }
+    read(table, row);
+    return row.identity() == identity;
+}
+
+std::int64_t erase_effects(const core::Identity& identity) {
+    const pg::Table table = pg::open_table(pg::TableId::effects, pg::Access::change);
+    EffectScan scan(table, identity, SnapshotSelf);
+    EffectRow row;
+    std::int64_t erased = 0;
+    while (scan.next(row)) {
+        if (row.has_payload()) { // not so in the version that this very loop has written
+            row.clear(effects::request);
+            row.clear(effects::response);
+            pg::update_row(table, row.tuple, row.values, row.nulls, effects::count);
+            erased++;
+        }
+        heap_freetuple(row.tuple);
+    }
+    scan.finish();
+    pg::close_table(table);
+    return erased;
 }
 
 OpenEffectScan::OpenEffectScan()

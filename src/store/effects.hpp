@@ -25,6 +25,7 @@ struct EffectRow {
     std::string_view name() const;
     bool is_open() const { return nulls[effects::report]; }
     bool has_payload() const { return !nulls[effects::request] || !nulls[effects::response]; }
+    core::Time last_heard_of() const; // reported, or handed out
 
     void set(effects::Field field, Datum value) {
         values[field] = value;
@@ -62,6 +63,12 @@ void forget_effects(const core::Identity& identity);
 
 // From a scan: valid as long as the slot's row is.
 void read_effect(TupleTableSlot* slot, EffectRow& row);
+
+// The row at `tid`, found by a scan in this transaction, if it is still one of `identity`.
+bool read_effect_at(const pg::Table& table, ItemPointer tid, const core::Identity& identity, EffectRow& row);
+
+// Request and response of all effects of an operation, under the key lock; returns of how many.
+std::int64_t erase_effects(const core::Identity& identity);
 
 // Those of one operation, in the order of name and generation.
 class EffectScan {

@@ -7,6 +7,7 @@
 #include "pg/session.hpp"
 #include "pg/table.hpp"
 #include "store/columns.hpp"
+#include "store/effects.hpp"
 
 extern "C" {
 #include "common/pg_prng.h"
@@ -19,6 +20,7 @@ namespace {
 // 8 MB of what is in flight; of the others enough for an estimate.
 constexpr BlockNumber most_inflight_blocks = 1024;
 constexpr BlockNumber most_blocks = 128;
+constexpr int most_open_effects = 100'000;
 
 // One row of a scan: columns up to the last one that is looked at.
 struct Row {
@@ -120,6 +122,20 @@ void read_seen_gauges(Gauges& g, core::Time now) {
     g.seen_not_swept = scaled(g.seen_not_swept, factor);
 }
 
+void read_effect_gauges(Gauges& g, core::Time now) {
+    OpenEffectScan scan;
+    EffectRow row;
+    while (g.effects_open < most_open_effects && scan.next(row)) {
+        g.effects_open++;
+        if (core::state_of(row.facts, now) == core::EffectState::unknown) {
+            g.effects_unknown++;
+            keep_older(g.oldest_effect_unknown, core::unknown_from(row.facts));
+        }
+        heap_freetuple(row.tuple);
+    }
+    scan.finish();
+}
+
 } // namespace
 
 Gauges read_gauges() {
@@ -128,6 +144,7 @@ Gauges read_gauges() {
     read_inflight_gauges(g, now);
     read_settled_gauges(g, now);
     read_seen_gauges(g, now);
+    read_effect_gauges(g, now);
     return g;
 }
 

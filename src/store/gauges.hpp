@@ -20,6 +20,9 @@ struct Gauges {
     int64 expired_not_swept = 0; // their payload or row is past its time
     int64 seen = 0;
     int64 seen_not_swept = 0;
+    int64 effects_open = 0; // counted, up to a hundred thousand
+    int64 effects_unknown = 0;
+    std::optional<core::Time> oldest_effect_unknown; // since when it is
 };
 
 Gauges read_gauges();

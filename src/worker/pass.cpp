@@ -24,7 +24,8 @@ namespace {
 // A worker goes after so long, and is started again if there is more to do: somebody may wait for the database to have
 // no connections (DROP DATABASE, CREATE DATABASE ... TEMPLATE wait for 5 seconds).
 constexpr core::Duration recover_for = core::second;
-constexpr core::Duration settled_until = core::second * 16 / 10;
+constexpr core::Duration settled_until = core::second * 15 / 10;
+constexpr core::Duration effects_until = core::second * 16 / 10;
 constexpr core::Duration longest_pass = 2 * core::second;
 
 constexpr std::uint32_t blocks_a_step = 256;
@@ -199,6 +200,8 @@ bool run_pass(PassStatus& status) {
         recover(pass, call_some, status.calls);
         pgstat_report_activity(STATE_RUNNING, "pg_idem: forgetting settled operations");
         sweep(pass, protocol::sweep_settled_some, status.settled, settled_until);
+        pgstat_report_activity(STATE_RUNNING, "pg_idem: forgetting effects of operations that were reset");
+        sweep(pass, protocol::sweep_effects_some, status.effects, effects_until);
         pgstat_report_activity(STATE_RUNNING, "pg_idem: forgetting messages of consumers");
         sweep(pass, protocol::sweep_seen_some, status.seen, longest_pass);
     }

@@ -117,6 +117,7 @@ void start_over(PassStatus& status) {
     status.left_work = true;
     status.settled.start_over();
     status.seen.start_over();
+    status.effects.start_over();
 }
 
 // What this transaction tells when it commits. Forgotten in the end, also by a rollback to a savepoint only then: the

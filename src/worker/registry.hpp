@@ -43,6 +43,7 @@ struct PassStatus {
     core::Circle calls;
     Walk settled;
     Walk seen;
+    Walk effects;
 };
 
 // ---- sessions
