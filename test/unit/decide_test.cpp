@@ -73,6 +73,7 @@ struct Situation {
     std::int32_t failures = 0;
     Passed lease = Passed::before;
     bool session_over = false;
+    bool effect_open = false; // told only where the rule is fail
     Passed due = Passed::after;
     Print print = Print::none;
     bool brings_token = false;
@@ -85,9 +86,9 @@ std::ostream& operator<<(std::ostream& out, const Situation& s) {
     return out << "settled " << number(s.settled) << '/' << number(s.settled_print) << ", holder " << number(s.holder)
                << ", print " << number(s.inflight_print) << ", in_review " << s.in_review << ", granted " << s.granted
                << ", rule " << number(s.rule) << ", failures " << s.failures << ", lease " << number(s.lease)
-               << ", session_over " << s.session_over << ", due " << number(s.due) << "; given print "
-               << number(s.print) << ", token " << s.brings_token << ", issued " << number(s.issued) << ", rejects "
-               << s.rejects;
+               << ", session_over " << s.session_over << ", effect_open " << s.effect_open << ", due " << number(s.due)
+               << "; given print " << number(s.print) << ", token " << s.brings_token << ", issued " << number(s.issued)
+               << ", rejects " << s.rejects;
 }
 
 // ---- the same in the terms of core/decide
@@ -148,6 +149,7 @@ InflightFacts inflight_facts(const Situation& s) {
     facts.max_attempts = max_attempts;
     facts.lease_expires_at = deadline(s.lease);
     facts.session_over = s.session_over;
+    facts.effect_open = s.effect_open;
     facts.due_at = deadline(s.due);
     facts.fingerprint = bytes(s.inflight_print);
     return facts;
@@ -212,6 +214,9 @@ bool alive(const Situation& s) {
 bool final_by_the_clock(const Situation& s) {
     return s.rule == Rule::fail || s.rule == Rule::review;
 }
+bool fails(const Situation& s) {
+    return s.rule == Rule::fail && !s.effect_open;
+}
 std::int32_t failures_so_far(const Situation& s) {
     return s.failures + (is_released(s) ? 0 : 1);
 }
@@ -257,7 +262,7 @@ constexpr std::array table{
             return !is_released(s) && failures_so_far(s) < max_attempts && !final_by_the_clock(s);
         },
         Verdict::grant_next},
-    Row{"by rule or used up: fail", [](const Situation& s) { return s.rule == Rule::fail; }, Verdict::fail_by_rule},
+    Row{"by rule or used up: fail", [](const Situation& s) { return fails(s); }, Verdict::fail_by_rule},
     Row{"by rule or used up: review", [](const Situation&) { return true; }, Verdict::review_by_rule},
 };
 
@@ -299,6 +304,11 @@ void for_each_inflight(const std::function<void(const Situation&)>& visit, Situa
                                 s.lease = lease;
                                 s.due = due;
                                 visit(s);
+                                if (rule == Rule::fail) {
+                                    s.effect_open = true;
+                                    visit(s);
+                                    s.effect_open = false;
+                                }
                             }
                         }
                     }
@@ -727,10 +737,10 @@ constexpr std::array owner_table{
     OwnerRow{"in review", [](const Situation& s, bool) { return s.in_review; }, OwnerVerdict::in_review},
     OwnerRow{"judged before in this transaction", [](const Situation&, bool kept) { return kept; },
              OwnerVerdict::current},
-    OwnerRow{"over, rule fail", [](const Situation& s, bool) { return !alive(s) && s.rule == Rule::fail; },
+    OwnerRow{"over, rule fail, no effect open", [](const Situation& s, bool) { return !alive(s) && fails(s); },
              OwnerVerdict::not_owner},
-    OwnerRow{"over, rule review", [](const Situation& s, bool) { return !alive(s) && s.rule == Rule::review; },
-             OwnerVerdict::in_review},
+    OwnerRow{"over, rule review, or fail over an open effect",
+             [](const Situation& s, bool) { return !alive(s) && final_by_the_clock(s); }, OwnerVerdict::in_review},
     OwnerRow{"else", [](const Situation&, bool) { return true; }, OwnerVerdict::current},
 };
 
@@ -774,6 +784,13 @@ Situation owned(Passed lease, Rule rule) {
 TEST(JudgeOwner, G6_LateOwnerUnderFailIsRefused) {
     EXPECT_EQ(judge(owned(Passed::before, Rule::fail)), OwnerVerdict::current);
     EXPECT_EQ(judge(owned(Passed::exactly, Rule::fail)), OwnerVerdict::not_owner);
+}
+
+TEST(JudgeOwner, G11_LateOwnerUnderFailWithAnOpenEffectIsToldOfTheReview) {
+    Situation s = owned(Passed::exactly, Rule::fail);
+    s.effect_open = true;
+    EXPECT_EQ(judge(s), OwnerVerdict::in_review);
+    EXPECT_EQ(judge(s, true), OwnerVerdict::current);
 }
 
 TEST(JudgeOwner, G6_LateOwnerUnderReviewIsToldOfTheReview) {
@@ -864,6 +881,14 @@ TEST(JudgeOperator, G3_WhatIsRememberedIsSettled) {
         const InflightFacts inflight = inflight_facts(owned(Passed::before, Rule::retry)); // a new attempt
         EXPECT_EQ(judge_operator(&settled, &inflight, now, false), OperatorVerdict::open);
     }
+}
+
+TEST(JudgeOperator, G11_NothingHasFailedOverAnOpenEffect) {
+    Situation s = owned(Passed::after, Rule::fail);
+    InflightFacts row = inflight_facts(s);
+    EXPECT_EQ(judge_operator(nullptr, &row, now, false), OperatorVerdict::settled);
+    row.effect_open = true;
+    EXPECT_EQ(judge_operator(nullptr, &row, now, false), OperatorVerdict::open);
 }
 
 // One attempt granted past the rule and max_attempts, and no more: what takes it is judged by them again.

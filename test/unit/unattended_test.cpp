@@ -27,14 +27,14 @@ constexpr std::array both{false, true};
 
 std::string text(const InflightFacts& row) {
     return std::string(row.token ? "held" : "released") + ", in_review " + std::to_string(row.in_review) +
-           ", granted " + std::to_string(row.granted) + ", rule " + std::to_string(static_cast<int>(row.rule)) +
-           ", failures " + std::to_string(row.failures) + " of " + std::to_string(row.max_attempts) + ", lease now" +
-           std::to_string(row.lease_expires_at - now) + ", session_over " + std::to_string(row.session_over) +
-           ", due now" + std::to_string(row.due_at - now);
+           ", granted " + std::to_string(row.granted) + ", effect_open " + std::to_string(row.effect_open) + ", rule " +
+           std::to_string(static_cast<int>(row.rule)) + ", failures " + std::to_string(row.failures) + " of " +
+           std::to_string(row.max_attempts) + ", lease now" + std::to_string(row.lease_expires_at - now) +
+           ", session_over " + std::to_string(row.session_over) + ", due now" + std::to_string(row.due_at - now);
 }
 
 void for_each_row(const std::function<void(const InflightFacts&)>& visit) {
-    for (unsigned flags = 0; flags < 16; flags++) {
+    for (unsigned flags = 0; flags < 32; flags++) {
         for (const Rule rule : rules) {
             for (const std::int32_t failures : failure_counts) {
                 for (const std::int32_t max_attempts : limits) {
@@ -47,6 +47,7 @@ void for_each_row(const std::function<void(const InflightFacts&)>& visit) {
                             row.in_review = (flags & 2U) != 0;
                             row.granted = (flags & 4U) != 0;
                             row.session_over = (flags & 8U) != 0;
+                            row.effect_open = (flags & 16U) != 0;
                             row.rule = rule;
                             row.failures = failures;
                             row.max_attempts = max_attempts;
@@ -78,6 +79,9 @@ struct Line {
 bool is_final(const InflightFacts& row) {
     return row.rule == Rule::fail || row.rule == Rule::review;
 }
+bool fails(const InflightFacts& row) {
+    return row.rule == Rule::fail && !row.effect_open;
+}
 bool is_used_up(const InflightFacts& row) {
     return failures_with_this_one(row) >= row.max_attempts;
 }
@@ -92,12 +96,13 @@ constexpr std::array table{
          Verdict::in_progress},
     Line{"released, an operator granted an attempt", [](const InflightFacts& row) { return !row.token && row.granted; },
          Verdict::grant_next},
-    Line{"attempts used up: fail", [](const InflightFacts& row) { return is_used_up(row) && row.rule == Rule::fail; },
+    Line{"attempts used up: fail", [](const InflightFacts& row) { return is_used_up(row) && fails(row); },
          Verdict::fail_by_rule},
-    Line{"attempts used up: any other rule", [](const InflightFacts& row) { return is_used_up(row); },
-         Verdict::review_by_rule},
-    Line{"lost, rule fail", [](const InflightFacts& row) { return row.token && row.rule == Rule::fail; },
-         Verdict::fail_by_rule},
+    Line{"attempts used up: any other rule, or an effect is open",
+         [](const InflightFacts& row) { return is_used_up(row); }, Verdict::review_by_rule},
+    Line{"lost, rule fail", [](const InflightFacts& row) { return row.token && fails(row); }, Verdict::fail_by_rule},
+    Line{"lost, rule fail over an open effect",
+         [](const InflightFacts& row) { return row.token && row.rule == Rule::fail; }, Verdict::review_by_rule},
     Line{"lost, rule review", [](const InflightFacts& row) { return row.token && row.rule == Rule::review; },
          Verdict::review_by_rule},
     Line{"waits for another attempt", [](const InflightFacts&) { return true; }, Verdict::grant_next},
@@ -192,8 +197,8 @@ TEST(Unattended, NobodysAnswersNeverComeUp) {
         ASSERT_TRUE(v == Verdict::in_progress || v == Verdict::review || v == Verdict::grant_next ||
                     v == Verdict::fail_by_rule || v == Verdict::review_by_rule)
             << text(row);
-        ASSERT_EQ(v == Verdict::fail_by_rule, v != Verdict::in_progress && v != Verdict::review &&
-                                                  v != Verdict::grant_next && row.rule == Rule::fail)
+        ASSERT_EQ(v == Verdict::fail_by_rule,
+                  v != Verdict::in_progress && v != Verdict::review && v != Verdict::grant_next && fails(row))
             << text(row);
         ASSERT_TRUE(v != Verdict::grant_next || !row.token || !is_final(row)) << text(row);
     });
