@@ -213,7 +213,7 @@ $s->ok('RESET pg_idem.test_now');
 wait_until($s, 'SHOW pg_idem.test_now', 'no time');
 like(doctor($s, 'test_now'), qr/^critical: pg_idem.test_now is set: "no time"/, 'test_now: not even a time');
 is( $s->ok(q(SELECT check_name, status FROM idem_doctor() WHERE starts_with(detail, 'cannot'))),
-	"prepared_transactions|info\nlong_transactions|info",
+	"prepared_transactions|info\nlong_transactions|info\neffects|info",
 	'test_now: what needs the clock says so');
 $node->append_conf('postgresql.conf', q(pg_idem.test_now = ''));
 $node->reload;
@@ -236,7 +236,7 @@ $s->ok('ALTER TABLE idem_seen RESET (autovacuum_enabled)');
 
 # Published for real
 $s->ok('CREATE PUBLICATION everything FOR ALL TABLES');
-is(doctor($s, 'published'), 'warning: publication "everything" (FOR ALL TABLES) publishes idem_inflight, idem_seen, idem_settled', 'published');
+is(doctor($s, 'published'), 'warning: publication "everything" (FOR ALL TABLES) publishes idem_effect_calls, idem_inflight, idem_seen, idem_settled', 'published');
 $s->ok('DROP PUBLICATION everything');
 like(doctor($s, 'published'), qr/^ok/, 'published no more');
 
