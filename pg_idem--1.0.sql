@@ -201,12 +201,60 @@ COMMENT ON COLUMN idem_audit.verdict IS 'Of resolve: completed, failed, retry. O
 COMMENT ON COLUMN idem_audit.session_user_name IS 'Who logged in.';
 COMMENT ON COLUMN idem_audit.user_name IS 'As whom the call was made: after SET ROLE, or within a SECURITY DEFINER function, another.';
 
+CREATE SEQUENCE idem_outbox_position CACHE 1;
+COMMENT ON SEQUENCE idem_outbox_position IS
+'Numbers the messages of idem_outbox. A cache would hand them out of order.';
+
+-- The first names are what a router of change data capture expects. A message is inserted, updated in place when it is
+-- handed out (no indexed column changes, and there is room in its page), and deleted when it is acknowledged: three
+-- row versions a message, for which autovacuum must come often.
+CREATE TABLE idem_outbox (
+    id            uuid NOT NULL,
+    aggregatetype text COLLATE pg_catalog."C" NOT NULL,
+    aggregateid   text COLLATE pg_catalog."C" NOT NULL,
+    type          text COLLATE pg_catalog."C" NOT NULL,
+    payload       jsonb,
+    headers       jsonb,
+    account       text COLLATE pg_catalog."C",
+    action        text COLLATE pg_catalog."C",
+    key           text COLLATE pg_catalog."C",
+    created_at    timestamptz NOT NULL,
+    position      bigint NOT NULL,
+    deliveries    integer NOT NULL,
+    failures      integer NOT NULL,
+    leased_until  timestamptz,
+    due_at        timestamptz,
+    parked_at     timestamptz,
+    last_error    text,
+    PRIMARY KEY (position)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000,
+        autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 100000,
+        autovacuum_vacuum_cost_delay = 0, toast.autovacuum_vacuum_scale_factor = 0,
+        toast.autovacuum_vacuum_threshold = 1000, toast.autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX idem_outbox_aggregate ON idem_outbox (aggregatetype, aggregateid, position);
+CREATE INDEX idem_outbox_parked ON idem_outbox (id) WHERE parked_at IS NOT NULL;
+COMMENT ON TABLE idem_outbox IS
+'Published messages that are not acknowledged, one row each. Written by pg_idem only; read by relays through idem_outbox_take, or by change data capture.';
+COMMENT ON COLUMN idem_outbox.id IS 'UUID version 7, as idem_publish returned it.';
+COMMENT ON COLUMN idem_outbox.account IS 'With action and key: the operation that published it, where idem_current knew one.';
+COMMENT ON COLUMN idem_outbox.position IS 'The order of the messages of an aggregate.';
+COMMENT ON COLUMN idem_outbox.deliveries IS 'How often it was handed out.';
+COMMENT ON COLUMN idem_outbox.failures IS 'Failed attempts: given back with an error, or lease run out, as the first of its aggregate.';
+COMMENT ON COLUMN idem_outbox.leased_until IS 'End of the latest hand-out''s lease; NULL: not handed out, or given back.';
+COMMENT ON COLUMN idem_outbox.due_at IS 'Given back: not handed out before.';
+COMMENT ON COLUMN idem_outbox.parked_at IS 'Since when it waits for idem_outbox_retry, after pg_idem.outbox_max_attempts failures.';
+COMMENT ON COLUMN idem_outbox.last_error IS 'Of the latest failed attempt.';
+COMMENT ON INDEX idem_outbox_aggregate IS 'The order of the messages of one aggregate.';
+COMMENT ON INDEX idem_outbox_parked IS 'For idem_outbox_retry.';
+
 SELECT pg_catalog.pg_extension_config_dump('idem_settled', '');
 SELECT pg_catalog.pg_extension_config_dump('idem_inflight', '');
 SELECT pg_catalog.pg_extension_config_dump('idem_seen', '');
 SELECT pg_catalog.pg_extension_config_dump('idem_policies', '');
 SELECT pg_catalog.pg_extension_config_dump('idem_audit', '');
 SELECT pg_catalog.pg_extension_config_dump('idem_effect_calls', '');
+SELECT pg_catalog.pg_extension_config_dump('idem_outbox', '');
+SELECT pg_catalog.pg_extension_config_dump('idem_outbox_position', '');
 
 CREATE FUNCTION idem_policies_changed() RETURNS trigger
     LANGUAGE c AS 'MODULE_PATHNAME', 'pg_idem_policies_changed';
@@ -429,6 +477,42 @@ COMMENT ON VIEW idem_effects IS
 'Every effect of an operation that is in flight or remembered, one row a generation. state: what idem_effect would answer now. Open are those whose report is NULL.';
 
 -- ---------------------------------------------------------------------------------------------------------
+-- Outbox
+-- ---------------------------------------------------------------------------------------------------------
+
+CREATE FUNCTION idem_publish(aggregatetype text, aggregateid text, type text, payload jsonb,
+                             headers jsonb DEFAULT NULL)
+    RETURNS uuid
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pg_idem_publish';
+COMMENT ON FUNCTION idem_publish(text, text, text, jsonb, jsonb) IS
+'Publish a message together with this transaction''s changes; returns its id. Messages of one aggregate (aggregatetype, aggregateid) are handed out in the order in which they were published.';
+
+CREATE FUNCTION idem_outbox_take(batch integer DEFAULT 100, lease interval DEFAULT '30 seconds',
+                                 aggregatetypes text[] DEFAULT NULL, OUT receipt uuid, OUT id uuid,
+                                 OUT aggregatetype text, OUT aggregateid text, OUT type text, OUT payload jsonb,
+                                 OUT headers jsonb, OUT created_at timestamptz, OUT deliveries integer)
+    RETURNS SETOF record
+    LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 100 AS 'MODULE_PATHNAME', 'pg_idem_outbox_take';
+COMMENT ON FUNCTION idem_outbox_take(integer, interval, text[]) IS
+'For relays: hand out up to batch messages in order, skipping aggregates of which others hold messages. Commit before sending; then idem_outbox_ack or idem_outbox_nack with the receipts. What is neither until the lease ends is handed out again. Alone in FROM.';
+
+CREATE FUNCTION idem_outbox_ack(receipts uuid[]) RETURNS integer
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pg_idem_outbox_ack';
+COMMENT ON FUNCTION idem_outbox_ack(uuid[]) IS
+'These messages were sent: delete them. Returns how many; receipts of messages that were given back or handed out again since change nothing.';
+
+CREATE FUNCTION idem_outbox_nack(receipts uuid[], retry_after interval DEFAULT '5 seconds', error text DEFAULT NULL)
+    RETURNS integer
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pg_idem_outbox_nack';
+COMMENT ON FUNCTION idem_outbox_nack(uuid[], interval, text) IS
+'These messages were not sent: give them back, to be handed out again after retry_after. With error it counts as a failed attempt of the first message of each aggregate, which is parked after pg_idem.outbox_max_attempts of them. Returns how many were given back.';
+
+CREATE FUNCTION idem_outbox_retry(ids uuid[]) RETURNS integer
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pg_idem_outbox_retry';
+COMMENT ON FUNCTION idem_outbox_retry(uuid[]) IS
+'Hand out parked messages again, at once and with all their attempts. Returns how many were parked.';
+
+-- ---------------------------------------------------------------------------------------------------------
 -- Workers
 -- ---------------------------------------------------------------------------------------------------------
 
@@ -603,6 +687,8 @@ REVOKE ALL ON FUNCTION
     idem_take(text, interval, integer, text), idem_maintain(integer),
     idem_effect(text, text, text, uuid, text, interval, jsonb, boolean), idem_effect_report(uuid, text, jsonb),
     idem_open_effects(text, text, text),
+    idem_publish(text, text, text, jsonb, jsonb), idem_outbox_take(integer, interval, text[]),
+    idem_outbox_ack(uuid[]), idem_outbox_nack(uuid[], interval, text), idem_outbox_retry(uuid[]),
     idem_wake_workers(), idem_worker_status_rows(),
     idem_stats_rows(), idem_stats_reset(text), idem_holders_rows(), idem_gauges_row(),
     idem_resolve(text, text, text, text, jsonb, integer, text, text, integer),

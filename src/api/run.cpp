@@ -6,7 +6,6 @@
 #include "pg/args.hpp"
 #include "protocol/run.hpp"
 #include "store/datum.hpp"
-#include "store/holdings.hpp"
 
 namespace idem::api {
 
@@ -32,10 +31,11 @@ Datum run(FunctionCallInfo fcinfo) {
 Datum current(FunctionCallInfo fcinfo) {
     InitMaterializedSRF(fcinfo, 0);
     auto* result = reinterpret_cast<ReturnSetInfo*>(fcinfo->resultinfo);
-    store::OpenClaim claim;
-    if (protocol::find_running(claim.identity, claim.attempt) || store::find_only_claim(claim)) {
-        Datum values[4] = {store::text_datum(claim.identity.account), store::text_datum(claim.identity.action),
-                           store::text_datum(claim.identity.key), Int32GetDatum(claim.attempt)};
+    core::Identity identity;
+    int attempt = 0;
+    if (protocol::find_current(identity, attempt)) {
+        Datum values[4] = {store::text_datum(identity.account), store::text_datum(identity.action),
+                           store::text_datum(identity.key), Int32GetDatum(attempt)};
         bool nulls[4] = {};
         tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
     }

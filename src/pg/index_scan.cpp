@@ -5,6 +5,7 @@
 
 extern "C" {
 #include "catalog/pg_am.h"
+#include "commands/defrem.h"
 }
 
 namespace idem::pg {
@@ -39,6 +40,9 @@ ScanKeyData is_behind(const core::Identity& after) {
     return key;
 }
 
+constexpr int in_all_rows = -1;
+
+// Ascending, by the usual order of its type, and in the collation of our columns.
 bool is_on(Relation index, std::initializer_list<int> fields) {
     const FormData_pg_index* form = index->rd_index;
     if (!form->indisvalid || index->rd_rel->relam != BTREE_AM_OID ||
@@ -47,11 +51,44 @@ bool is_on(Relation index, std::initializer_list<int> fields) {
     }
     int n = 0;
     for (const int field : fields) {
-        if (form->indkey.values[n++] != field + 1) {
+        const Oid collation = index->rd_indcollation[n];
+        const Oid usual = GetDefaultOpClass(index->rd_opcintype[n], BTREE_AM_OID);
+        if (form->indkey.values[n] != field + 1 || index->rd_indoption[n] != 0 ||
+            (OidIsValid(collation) && collation != C_COLLATION_OID) || !OidIsValid(usual) ||
+            get_opclass_family(usual) != index->rd_opfamily[n]) {
             return false;
         }
+        n++;
     }
     return true;
+}
+
+// Whether the index holds the rows in which `present` is not NULL, or all.
+bool holds(Relation index, int present) {
+    List* predicate = RelationGetIndexPredicate(index);
+    if (present == in_all_rows || list_length(predicate) != 1) {
+        return predicate == NIL && present == in_all_rows;
+    }
+    const auto* test = static_cast<const NullTest*>(linitial(predicate));
+    if (!IsA(test, NullTest) || test->nulltesttype != IS_NOT_NULL || !IsA(test->arg, Var)) {
+        return false;
+    }
+    return reinterpret_cast<const Var*>(test->arg)->varattno == present + 1;
+}
+
+Relation find_index(const Table& table, std::initializer_list<int> fields, int present) {
+    const LOCKMODE mode = table.access == Access::look ? AccessShareLock : RowExclusiveLock;
+    List* indexes = RelationGetIndexList(table.heap);
+    ListCell* cell = nullptr;
+    foreach (cell, indexes) {
+        Relation index = index_open(lfirst_oid(cell), mode);
+        if (is_on(index, fields) && holds(index, present)) {
+            list_free(indexes);
+            return index;
+        }
+        index_close(index, mode);
+    }
+    raise_altered(RelationGetRelationName(table.heap), "has lost an index");
 }
 
 HeapTuple only_row(const Table& table, std::initializer_list<ScanKeyData> conditions, Snapshot snapshot) {
@@ -80,29 +117,24 @@ ScanKeyData from_int8(int column, int64 number) {
 }
 
 Relation open_index(const Table& table, std::initializer_list<int> fields) {
-    const LOCKMODE mode = table.access == Access::look ? AccessShareLock : RowExclusiveLock;
-    List* indexes = RelationGetIndexList(table.heap);
-    ListCell* cell = nullptr;
-    foreach (cell, indexes) {
-        Relation index = index_open(lfirst_oid(cell), mode);
-        if (is_on(index, fields)) {
-            list_free(indexes);
-            return index;
-        }
-        index_close(index, mode);
-    }
-    raise_altered(RelationGetRelationName(table.heap), "has lost an index");
+    return find_index(table, fields, in_all_rows);
+}
+
+Relation open_partial_index(const Table& table, std::initializer_list<int> fields, int present) {
+    return find_index(table, fields, present);
 }
 
 void close_index(const Table& table, Relation index) {
     index_close(index, table.access == Access::look ? AccessShareLock : NoLock);
 }
 
-// An MVCC snapshot judges the versions that a scan with SnapshotAny comes by: the scan itself would take predicate
-// locks for it. A scan with SnapshotSelf would miss a row that moves behind it.
+// At SERIALIZABLE, where the scan itself would take predicate locks for an MVCC snapshot, that one judges the versions
+// that a scan with SnapshotAny comes by. Elsewhere it is the scan's own, which then marks dead index entries as such. A
+// scan with SnapshotSelf would miss a row that moves behind it.
 IndexScan::IndexScan(const Table& table, Relation index, std::initializer_list<ScanKeyData> conditions,
                      Snapshot seen_by)
-    : snapshot(IsMVCCSnapshot(seen_by) ? seen_by : nullptr), slot(table_slot_create(table.heap, nullptr)),
+    : snapshot(IsMVCCSnapshot(seen_by) && IsolationIsSerializable() ? seen_by : nullptr),
+      slot(table_slot_create(table.heap, nullptr)),
       scan(compat::begin_index_scan(table.heap, index, snapshot != nullptr ? SnapshotAny : seen_by,
                                     static_cast<int>(conditions.size()))) {
     ScanKeyData keys[most_conditions];
@@ -113,14 +145,18 @@ IndexScan::IndexScan(const Table& table, Relation index, std::initializer_list<S
     index_rescan(scan, keys, count, nullptr, 0);
 }
 
-HeapTuple IndexScan::next() {
+TupleTableSlot* IndexScan::step() {
     while (index_getnext_slot(scan, ForwardScanDirection, slot)) {
         CHECK_FOR_INTERRUPTS();
         if (snapshot == nullptr || table_tuple_satisfies_snapshot(scan->heapRelation, slot, snapshot)) {
-            return ExecCopySlotHeapTuple(slot);
+            return slot;
         }
     }
     return nullptr;
+}
+
+HeapTuple IndexScan::next() {
+    return step() == nullptr ? nullptr : ExecCopySlotHeapTuple(slot);
 }
 
 void IndexScan::finish() {

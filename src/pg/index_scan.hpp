@@ -21,6 +21,8 @@ ScanKeyData from_int8(int column, int64 number); // >=
 // The index on exactly these columns of the table, in this order, opened with the table's lock; close_index() closes
 // it. Raises 0A000 where there is none (any more).
 Relation open_index(const Table& table, std::initializer_list<int> fields);
+// The same for an index that holds only rows in which `present` is not NULL.
+Relation open_partial_index(const Table& table, std::initializer_list<int> fields, int present);
 void close_index(const Table& table, Relation index);
 
 // Rows in the order of an index. With SnapshotSelf, a row that is just being updated may be missed: "none" is believed
@@ -28,11 +30,12 @@ void close_index(const Table& table, Relation index);
 class IndexScan {
 public:
     IndexScan(const Table& table, Relation index, std::initializer_list<ScanKeyData> conditions, Snapshot seen_by);
-    HeapTuple next(); // copied into the current memory context, with its TID; nullptr: no more
+    HeapTuple next();       // copied into the current memory context, with its TID; nullptr: no more
+    TupleTableSlot* step(); // the same row in its page: good until the next call
     void finish();
 
 private:
-    Snapshot snapshot;
+    Snapshot snapshot; // nullptr: the scan's own is the judge
     TupleTableSlot* slot;
     IndexScanDesc scan;
 };

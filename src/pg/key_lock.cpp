@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstring>
+#include <initializer_list>
 
 #include "pg/key_lock.hpp"
 
@@ -40,6 +41,23 @@ bool acquire(const LOCKTAG& tag, bool at_once) {
     return result != LOCKACQUIRE_NOT_AVAIL;
 }
 
+// The parts, together at most max_identity_bytes, are separated by a byte that text cannot hold.
+LOCKTAG tag_of(std::initializer_list<std::string_view> parts, uint16 lock_class) {
+    unsigned char bytes[core::max_identity_bytes + 2];
+    unsigned char* out = bytes;
+    for (const std::string_view part : parts) {
+        std::memcpy(out, part.data(), part.size());
+        out += part.size();
+        if (out < bytes + sizeof(bytes)) {
+            *out++ = '\0';
+        }
+    }
+    const uint64 hash = hash_bytes_extended(bytes, static_cast<int>(out - bytes), hash_seed);
+    LOCKTAG tag;
+    SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, static_cast<uint32>(hash >> 32), static_cast<uint32>(hash), lock_class);
+    return tag;
+}
+
 class Stopwatch {
 public:
     Stopwatch() { INSTR_TIME_SET_CURRENT(start); }
@@ -57,20 +75,11 @@ private:
 } // namespace
 
 LOCKTAG key_lock_tag(const core::Identity& identity) {
-    // The parts are separated by a byte that text cannot hold.
-    unsigned char bytes[core::max_identity_bytes + 2];
-    unsigned char* out = bytes;
-    for (const std::string_view part : {identity.account, identity.action, identity.key}) {
-        std::memcpy(out, part.data(), part.size());
-        out += part.size();
-        if (out < bytes + sizeof(bytes)) {
-            *out++ = '\0';
-        }
-    }
-    const uint64 hash = hash_bytes_extended(bytes, static_cast<int>(out - bytes), hash_seed);
-    LOCKTAG tag;
-    SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, static_cast<uint32>(hash >> 32), static_cast<uint32>(hash), key_lock_class);
-    return tag;
+    return tag_of({identity.account, identity.action, identity.key}, key_lock_class);
+}
+
+LOCKTAG aggregate_lock_tag(std::string_view type, std::string_view id) {
+    return tag_of({type, id}, aggregate_lock_class);
 }
 
 bool try_key_lock(const LOCKTAG& tag) {

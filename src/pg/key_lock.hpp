@@ -3,6 +3,8 @@
 // prepared transaction; pg_locks shows it as an advisory lock with objsubid = key_lock_class.
 #pragma once
 
+#include <string_view>
+
 #include "core/identity.hpp"
 #include "pg/pg.hpp"
 
@@ -13,6 +15,11 @@ namespace idem::pg {
 inline constexpr uint16 key_lock_class = 7433;
 
 LOCKTAG key_lock_tag(const core::Identity& identity);
+
+// The same kind of lock for an aggregate of the outbox, in a class of its own: a relay that hands out its messages
+// holds it. Parts of at most 255 bytes.
+inline constexpr uint16 aggregate_lock_class = key_lock_class + 1;
+LOCKTAG aggregate_lock_tag(std::string_view type, std::string_view id);
 
 // The 64 bits of it.
 inline uint64 hash_of(const LOCKTAG& tag) {

@@ -7,8 +7,8 @@
 
 namespace idem::pg {
 
-enum class TableId : std::uint8_t { settled, inflight, seen, policies, audit, effects };
-inline constexpr int table_count = 6;
+enum class TableId : std::uint8_t { settled, inflight, seen, policies, audit, effects, outbox };
+inline constexpr int table_count = 7;
 
 // A column as the install script makes it.
 struct Column {

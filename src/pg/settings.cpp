@@ -17,6 +17,9 @@ namespace {
 
 constexpr const char* account_from_name = "pg_idem.account_from";
 
+constexpr config_enum_entry outbox_modes[] = {
+    {"table", outbox_table, false}, {"wal", outbox_wal, false}, {nullptr, 0, false}};
+
 constinit bool is_defining = false;
 
 // What was written down before the library was there to refuse it: in the configuration file at the start of the
@@ -106,6 +109,19 @@ void init_settings() {
     DefineCustomIntVariable("pg_idem.max_workers", "Most background workers at a time, besides the launcher.",
                             "Handlers of interrupted operations leave one for maintenance.", &settings.max_workers, 3,
                             1, 64, PGC_SIGHUP, 0, nullptr, nullptr, nullptr);
+    DefineCustomEnumVariable("pg_idem.outbox", "Says where idem_publish puts messages.",
+                             "table: into idem_outbox; wal: only into the write-ahead log, for logical decoding.",
+                             &settings.outbox, outbox_table, outbox_modes, PGC_USERSET, 0, nullptr, nullptr, nullptr);
+    DefineCustomBoolVariable("pg_idem.outbox_notify", "Notifies channel pg_idem_outbox when messages are published.",
+                             "Serialises commits that publish, and forbids PREPARE TRANSACTION for them.",
+                             &settings.outbox_notify, false, PGC_USERSET, 0, nullptr, nullptr, nullptr);
+    DefineCustomIntVariable("pg_idem.outbox_max_attempts", "Failed attempts after which a message is parked.",
+                            "0: never.", &settings.outbox_max_attempts, 10, 0, PG_INT32_MAX, PGC_SIGHUP, 0, nullptr,
+                            nullptr, nullptr);
+    DefineCustomBoolVariable("pg_idem.outbox_skip_parked",
+                             "Hands out the messages of an aggregate that are behind a parked one.",
+                             "Off: they wait until it is retried or deleted.", &settings.outbox_skip_parked, false,
+                             PGC_SIGHUP, 0, nullptr, nullptr, nullptr);
     DefineCustomStringVariable("pg_idem.test_now", "Replaces the clock, for tests.",
                                "A timestamp with time zone; empty: the real clock.", &settings.test_now, "", PGC_SUSET,
                                GUC_NOT_IN_SAMPLE, check_test_now, nullptr, nullptr);

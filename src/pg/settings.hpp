@@ -5,6 +5,9 @@
 
 namespace idem::pg {
 
+// pg_idem.outbox: where messages are published.
+enum OutboxMode : int { outbox_table, outbox_wal };
+
 // Storage belongs to the server's settings module; read only. Times in milliseconds.
 struct Settings {
     int max_claims_per_transaction = 1000;
@@ -15,6 +18,10 @@ struct Settings {
     int naptime = 5'000;
     int batch_size = 1000; // rows a task
     int max_workers = 3;
+    int outbox = outbox_table;
+    bool outbox_notify = false;
+    int outbox_max_attempts = 10; // 0: for ever
+    bool outbox_skip_parked = false;
     char* test_now = nullptr;
 
     // Without the preload: account_from was given by the client's connection. No account is permitted.

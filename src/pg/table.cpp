@@ -69,19 +69,42 @@ void fill_slot_over(TupleTableSlot* slot, HeapTuple old, const Datum* values, co
     pg_unreachable();
 }
 
-TM_Result update_tuple(const Table& table, Writing& w, HeapTuple row, const Datum* values, const bool* nulls,
-                       int count) {
+TM_Result update_tuple(const Table& table, Writing& w, HeapTuple row, const Datum* values, const bool* nulls, int count,
+                       bool wait) {
     TM_FailureData failure;
     LockTupleMode lock_mode = LockTupleNoKeyExclusive;
     compat::IndexUpdate indexes;
     fill_slot_over(w.slot, row, values, nulls, count);
     const TM_Result done = table_tuple_update(table.heap, &row->t_self, w.slot, GetCurrentCommandId(true), SnapshotSelf,
-                                              InvalidSnapshot, true, &failure, &lock_mode, &indexes.which);
+                                              InvalidSnapshot, wait, &failure, &lock_mode, &indexes.which);
     if (done == TM_Ok && indexes.any()) {
         list_free(compat::insert_index_tuples(w.result, w.slot, w.estate, true, false, nullptr, NIL,
                                               indexes.only_summarizing()));
     }
     return done;
+}
+
+bool replace(const Table& table, HeapTuple row, const Datum* values, const bool* nulls, int count, bool wait) {
+    Writing w = begin_writing(table, false);
+    const TM_Result done = update_tuple(table, w, row, values, nulls, count, wait);
+    end_writing(w);
+    if (done != TM_Ok) {
+        return false;
+    }
+    CommandCounterIncrement();
+    return true;
+}
+
+// False: somebody else has changed it, or, unless we wait, is changing it.
+bool remove(const Table& table, ItemPointer tid, bool wait) {
+    TM_FailureData failure;
+    const TM_Result done = table_tuple_delete(table.heap, tid, GetCurrentCommandId(true), SnapshotSelf, InvalidSnapshot,
+                                              wait, &failure, false);
+    if (done != TM_Ok) {
+        return false;
+    }
+    CommandCounterIncrement();
+    return true;
 }
 
 } // namespace
@@ -184,35 +207,25 @@ void update_row(const Table& table, HeapTuple row, const Datum* values, const bo
 }
 
 bool replace_row(const Table& table, HeapTuple row, const Datum* values, const bool* nulls, int count) {
-    Writing w = begin_writing(table, false);
-    const TM_Result done = update_tuple(table, w, row, values, nulls, count);
-    end_writing(w);
-    if (done != TM_Ok) {
-        return false;
-    }
-    CommandCounterIncrement();
-    return true;
+    return replace(table, row, values, nulls, count, true);
+}
+
+bool try_replace_row(const Table& table, HeapTuple row, const Datum* values, const bool* nulls, int count) {
+    return replace(table, row, values, nulls, count, false);
 }
 
 void delete_row(const Table& table, ItemPointer tid) {
-    TM_FailureData failure;
-    const TM_Result done = table_tuple_delete(table.heap, tid, GetCurrentCommandId(true), SnapshotSelf, InvalidSnapshot,
-                                              true, &failure, false);
-    if (done != TM_Ok) {
+    if (!remove(table, tid, true)) {
         raise_changed_behind(table);
     }
-    CommandCounterIncrement();
 }
 
 bool try_delete_row(const Table& table, ItemPointer tid) {
-    TM_FailureData failure;
-    const TM_Result done = table_tuple_delete(table.heap, tid, GetCurrentCommandId(true), SnapshotSelf, InvalidSnapshot,
-                                              false, &failure, false);
-    if (done != TM_Ok) {
-        return false;
-    }
-    CommandCounterIncrement();
-    return true;
+    return remove(table, tid, false);
+}
+
+bool remove_row(const Table& table, ItemPointer tid) {
+    return remove(table, tid, true);
 }
 
 HeapTuple row_at(const Table& table, ItemPointer tid) {

@@ -106,4 +106,11 @@ private:
 // somebody else changed it; look again. No key lock is needed: the row lock decides.
 bool replace_row(const Table& table, HeapTuple row, const Datum* values, const bool* nulls, int count);
 
+// As replace_row, but without waiting. False: somebody else has changed it, or is changing it.
+bool try_replace_row(const Table& table, HeapTuple row, const Datum* values, const bool* nulls, int count);
+
+// Deletes the version at `tid` if it is still the current one, after waiting for a transaction that is changing it. No
+// key lock is needed. False: somebody else changed it; look again.
+bool remove_row(const Table& table, ItemPointer tid);
+
 } // namespace idem::pg

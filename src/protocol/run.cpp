@@ -6,6 +6,7 @@
 #include "pg/errors.hpp"
 #include "pg/subtransaction.hpp"
 #include "protocol/owner.hpp"
+#include "store/holdings.hpp"
 
 namespace idem::protocol {
 
@@ -148,6 +149,19 @@ bool find_running(core::Identity& identity, int& attempt) {
     }
     identity = innermost->identity;
     attempt = innermost->attempt;
+    return true;
+}
+
+bool find_current(core::Identity& identity, int& attempt) {
+    if (find_running(identity, attempt)) {
+        return true;
+    }
+    store::OpenClaim claim;
+    if (!store::find_only_claim(claim)) {
+        return false;
+    }
+    identity = claim.identity;
+    attempt = claim.attempt;
     return true;
 }
 

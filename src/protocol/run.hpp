@@ -16,6 +16,10 @@ void drive(const core::Identity& identity, const core::Token& token, int attempt
 // The operation of the innermost handler that is running; false: none is.
 bool find_running(core::Identity& identity, int& attempt);
 
+// The operation that this transaction carries out: of the innermost handler, else of its only open claim; false: none,
+// or several.
+bool find_current(core::Identity& identity, int& attempt);
+
 // From a handler: undo its changes and record a final failure. Raises IDM08; outside a handler that is an ordinary
 // error.
 [[noreturn]] void reject(Jsonb* result, int status);

@@ -96,6 +96,27 @@ constexpr pg::Column effects_columns[] = {
 };
 static_assert(std::size(effects_columns) == effects::count);
 
+constexpr pg::Column outbox_columns[] = {
+    {"id", UUIDOID, true},
+    {"aggregatetype", TEXTOID, true},
+    {"aggregateid", TEXTOID, true},
+    {"type", TEXTOID, true},
+    {"payload", JSONBOID, false},
+    {"headers", JSONBOID, false},
+    {"account", TEXTOID, false},
+    {"action", TEXTOID, false},
+    {"key", TEXTOID, false},
+    {"created_at", TIMESTAMPTZOID, true},
+    {"position", INT8OID, true},
+    {"deliveries", INT4OID, true},
+    {"failures", INT4OID, true},
+    {"leased_until", TIMESTAMPTZOID, false},
+    {"due_at", TIMESTAMPTZOID, false},
+    {"parked_at", TIMESTAMPTZOID, false},
+    {"last_error", TEXTOID, false},
+};
+static_assert(std::size(outbox_columns) == outbox::count);
+
 struct TableShape {
     const char* name;
     std::span<const pg::Column> columns;
@@ -115,6 +136,7 @@ constexpr TableShape shapes[pg::table_count] = {
     {"idem_policies", {}, {}},
     {"idem_audit", audit_columns, {audit::id + 1, 1, InvalidOid}},
     {"idem_effect_calls", effects_columns, {effects::account + 1, 5, C_COLLATION_OID}},
+    {"idem_outbox", outbox_columns, {outbox::position + 1, 1, InvalidOid}},
 };
 
 const TableShape& shape(pg::TableId id) {

@@ -104,6 +104,29 @@ enum Field : int {
 };
 } // namespace effects
 
+namespace outbox {
+enum Field : int {
+    id,
+    aggregatetype,
+    aggregateid,
+    type,
+    payload,
+    headers,
+    account,
+    action,
+    key,
+    created_at,
+    position,
+    deliveries,
+    failures,
+    leased_until,
+    due_at,
+    parked_at,
+    last_error,
+    count
+};
+} // namespace outbox
+
 const char* name_of(pg::TableId id);
 std::span<const pg::Column> columns_of(pg::TableId id);
 
