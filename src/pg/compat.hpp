@@ -12,6 +12,7 @@ extern "C" {
 #include "catalog/pg_database.h"
 #include "catalog/pg_namespace.h"
 #include "postmaster/bgworker.h"
+#include "replication/message.h"
 #include "storage/proc.h"
 #include "storage/procarray.h"
 #include "storage/sinvaladt.h"
@@ -155,8 +156,9 @@ inline const config_generic* find_setting(const char* name) {
 }
 
 // 17: backends are numbered by PGPROC, and a PGPROC holds its virtual transaction in one struct. Returns the process
-// that runs the transaction now, or 0: it has ended, or is prepared and keeps the number of the session that began it.
-inline int pid_of_transaction(const VirtualTransactionId& vxid) {
+// that runs the transaction now, or nullptr: it has ended, or is prepared and keeps the number of the session that
+// began it.
+inline const PGPROC* proc_of_transaction(const VirtualTransactionId& vxid) {
 #if PG_VERSION_NUM >= 170000
     PGPROC* proc = vxid.procNumber == INVALID_PROC_NUMBER ? nullptr : ProcNumberGetProc(vxid.procNumber);
     const bool same = proc != nullptr && proc->vxid.lxid == vxid.localTransactionId;
@@ -164,7 +166,12 @@ inline int pid_of_transaction(const VirtualTransactionId& vxid) {
     PGPROC* proc = vxid.backendId == InvalidBackendId ? nullptr : BackendIdGetProc(vxid.backendId);
     const bool same = proc != nullptr && proc->lxid == vxid.localTransactionId;
 #endif
-    return same ? proc->pid : 0;
+    return same ? proc : nullptr;
+}
+
+inline int pid_of_transaction(const VirtualTransactionId& vxid) {
+    const PGPROC* proc = proc_of_transaction(vxid);
+    return proc == nullptr ? 0 : proc->pid;
 }
 
 // Whether the transaction is a prepared one.
@@ -190,6 +197,15 @@ inline constexpr uint32 bypass_role_login_check = BGWORKER_BYPASS_ROLELOGINCHECK
 inline constexpr uint32 bypass_role_login_check = 0;
 #endif
 inline constexpr bool worker_role_needs_login = bypass_role_login_check == 0;
+
+// 17: whether to flush at once.
+inline void log_transactional_message(const char* prefix, const char* message, Size size) {
+#if PG_VERSION_NUM >= 170000
+    (void)LogLogicalMessage(prefix, message, size, true, false);
+#else
+    (void)LogLogicalMessage(prefix, message, size, true);
+#endif
+}
 
 // 15.4: a database whose DROP was interrupted has this connection limit.
 inline constexpr int32 invalid_database = -2;

@@ -18,4 +18,8 @@ void notify(std::string_view action, const char* state) {
     Async_Notify("pg_idem", payload.data);
 }
 
+void notify_outbox() {
+    Async_Notify("pg_idem_outbox", nullptr);
+}
+
 } // namespace idem::pg
