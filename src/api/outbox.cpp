@@ -82,6 +82,18 @@ std::span<const std::string_view> types_arg(FunctionCallInfo fcinfo, int n) {
     return {types, given.size()};
 }
 
+// One text for one filter.
+std::string_view text_of(std::span<const std::string_view> types) {
+    StringInfoData text;
+    initStringInfo(&text);
+    appendStringInfoChar(&text, '='); // no filter at all is the empty text
+    for (const std::string_view type : types) {
+        appendBinaryStringInfo(&text, type.data(), static_cast<int>(type.size()));
+        appendStringInfoChar(&text, '\0');
+    }
+    return {text.data, static_cast<std::size_t>(text.len)};
+}
+
 void put_message(ReturnSetInfo* result, const store::OutboxRow& row) {
     namespace outbox = store::outbox;
     constexpr outbox::Field shown[] = {outbox::id,      outbox::aggregatetype, outbox::aggregateid, outbox::type,
@@ -110,6 +122,7 @@ Datum outbox_take(FunctionCallInfo fcinfo) {
     }
     if (!PG_ARGISNULL(2)) {
         call.aggregatetypes = types_arg(fcinfo, 2);
+        call.filter = text_of(*call.aggregatetypes);
     }
     InitMaterializedSRF(fcinfo, 0);
     auto* result = reinterpret_cast<ReturnSetInfo*>(fcinfo->resultinfo);

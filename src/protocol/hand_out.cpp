@@ -10,6 +10,7 @@
 #include "pg/key_lock.hpp"
 #include "pg/settings.hpp"
 #include "store/datum.hpp"
+#include "store/outbox_floor.hpp"
 
 namespace idem::protocol {
 
@@ -56,7 +57,7 @@ public:
     explicit HandOut(const HandOutCall& asked)
         : call(asked), now(pg::now()), table(pg::open_table(pg::TableId::outbox, pg::Access::change)),
           by_aggregate(pg::open_index(table, {outbox::aggregatetype, outbox::aggregateid, outbox::position})),
-          locks(locks_kept()), aggregates(new_aggregates()),
+          floor(table, asked.filter), locks(locks_kept()), aggregates(new_aggregates()),
           taken(static_cast<OutboxRow*>(
               MemoryContextAllocHuge(CurrentMemoryContext, sizeof(OutboxRow) * static_cast<Size>(asked.batch)))) {}
 
@@ -78,6 +79,7 @@ private:
     core::Time now;
     pg::Table table;
     Relation by_aggregate;
+    store::FloorWalk floor;
     int locks;
     HTAB* aggregates;
     Aggregate* last_met = nullptr;
@@ -202,6 +204,8 @@ bool HandOut::meet(TupleTableSlot* slot) {
     if (!matches(type) || type.size() > store::max_message_name_bytes || id.size() > store::max_message_name_bytes) {
         return true; // too long: written by hand
     }
+    const std::int64_t position = DatumGetInt64(slot_getattr(slot, outbox::position + 1, &is_null));
+    floor.saw(position);
     Aggregate* a = find(type, id);
     if (a == nullptr) {
         return false;
@@ -209,7 +213,6 @@ bool HandOut::meet(TupleTableSlot* slot) {
     if (a->type != type || a->id != id) {
         return true;
     }
-    const std::int64_t position = DatumGetInt64(slot_getattr(slot, outbox::position + 1, &is_null));
     while (a->open && !is_full()) {
         OutboxRow* row = front(*a);
         if (row == nullptr || row->position() > position) {
@@ -223,13 +226,14 @@ bool HandOut::meet(TupleTableSlot* slot) {
 
 std::span<OutboxRow> HandOut::walk() {
     Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
-    pg::IndexScan scan(table, table.index, {}, snapshot);
+    pg::IndexScan scan(table, table.index, {pg::from_int8(1, floor.from())}, snapshot);
     TupleTableSlot* slot = scan.step();
     while (slot != nullptr && meet(slot)) {
         slot = scan.step();
     }
     scan.finish();
     UnregisterSnapshot(snapshot);
+    floor.end();
     bool written = false;
     for (Aggregate* a = last_met; a != nullptr; a = a->met_before) {
         written |= a->written;

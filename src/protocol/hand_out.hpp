@@ -14,6 +14,7 @@ struct HandOutCall {
     int batch = 0;
     core::Duration lease = 0;
     std::optional<std::span<const std::string_view>> aggregatetypes; // sorted; empty: all
+    std::string_view filter;                                         // the same as one text
 };
 
 // The messages handed out, by position, as they are now; in the current memory context.
