@@ -595,9 +595,10 @@ COMMENT ON VIEW idem_holders IS
 
 CREATE FUNCTION idem_gauges_row(OUT in_flight bigint, OUT interrupted bigint, OUT review bigint, OUT settled bigint,
                                 OUT expired_not_swept bigint, OUT seen bigint, OUT seen_not_swept bigint,
-                                OUT effects_open bigint, OUT effects_unknown bigint,
-                                OUT oldest_in_flight_at timestamptz, OUT oldest_interrupted_at timestamptz,
-                                OUT oldest_review_at timestamptz, OUT oldest_effect_unknown_at timestamptz)
+                                OUT effects_open bigint, OUT effects_unknown bigint, OUT outbox_pending bigint,
+                                OUT outbox_parked bigint, OUT oldest_in_flight_at timestamptz,
+                                OUT oldest_interrupted_at timestamptz, OUT oldest_review_at timestamptz,
+                                OUT oldest_effect_unknown_at timestamptz, OUT oldest_outbox_at timestamptz)
     RETURNS SETOF record
     LANGUAGE c VOLATILE PARALLEL RESTRICTED ROWS 1 AS 'MODULE_PATHNAME', 'pg_idem_gauges_row';
 COMMENT ON FUNCTION idem_gauges_row() IS 'What view idem_gauges shows.';
@@ -605,10 +606,10 @@ COMMENT ON FUNCTION idem_gauges_row() IS 'What view idem_gauges shows.';
 CREATE VIEW idem_gauges AS
     SELECT g.in_flight, g.interrupted, g.review, g.oldest_in_flight_at, g.oldest_interrupted_at, g.oldest_review_at,
            g.settled, g.expired_not_swept, g.seen, g.seen_not_swept, g.effects_open, g.effects_unknown,
-           g.oldest_effect_unknown_at
+           g.oldest_effect_unknown_at, g.outbox_pending, g.outbox_parked, g.oldest_outbox_at
       FROM idem_gauges_row() g;
 COMMENT ON VIEW idem_gauges IS
-'What is stored now, in one row. Cheap enough to be asked every few seconds, however large the tables are: what is in flight is counted in up to 1024 blocks of idem_inflight, the others in up to 128 blocks of their tables; where a table has more, the numbers are estimates from so many blocks, spread evenly.';
+'What is stored now, in one row. Cheap enough to be asked every few seconds, however large the tables are: what is in flight is counted in up to 1024 blocks of idem_inflight, and messages in as many of idem_outbox, the others in up to 128 blocks of their tables; where a table has more, the numbers are estimates from so many blocks, spread evenly.';
 COMMENT ON COLUMN idem_gauges.in_flight IS 'Leased claims that are alive. Transaction-scoped ones write nothing: see idem_holders.';
 COMMENT ON COLUMN idem_gauges.interrupted IS 'Operations that wait for another attempt, also those that are not due yet.';
 COMMENT ON COLUMN idem_gauges.review IS 'Operations in review.';
@@ -622,6 +623,9 @@ COMMENT ON COLUMN idem_gauges.seen_not_swept IS 'Of these, past forget_at. An es
 COMMENT ON COLUMN idem_gauges.effects_open IS 'Effects whose fate is open; counted up to 100,000.';
 COMMENT ON COLUMN idem_gauges.effects_unknown IS 'Of these, those that may not be repeated any more: the provider must be asked.';
 COMMENT ON COLUMN idem_gauges.oldest_effect_unknown_at IS 'Since when the one that is longest unknown is.';
+COMMENT ON COLUMN idem_gauges.outbox_pending IS 'Messages that are not acknowledged and not parked.';
+COMMENT ON COLUMN idem_gauges.outbox_parked IS 'Messages that wait for idem_outbox_retry.';
+COMMENT ON COLUMN idem_gauges.oldest_outbox_at IS 'When the oldest pending message was published.';
 
 -- ---------------------------------------------------------------------------------------------------------
 -- Operator calls
@@ -643,9 +647,9 @@ COMMENT ON FUNCTION idem_reset(text, text, text, text) IS
 
 CREATE FUNCTION idem_erase(account text, note text)
     RETURNS TABLE (what text, rows bigint)
-    LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 3 AS 'MODULE_PATHNAME', 'pg_idem_erase';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 4 AS 'MODULE_PATHNAME', 'pg_idem_erase';
 COMMENT ON FUNCTION idem_erase(text, text) IS
-'Erase stored requests, results, bodies, progress and errors of an account, and requests and responses of its effects, at most pg_idem.batch_size rows a call: call again, each time in a transaction of its own, until all rows are 0. The protection against a second execution stays: replays are answered as expired.';
+'Erase stored requests, results, bodies, progress and errors of an account, requests and responses of its effects, payloads and headers of its messages, at most pg_idem.batch_size rows a call: call again, each time in a transaction of its own, until all rows are 0. The protection against a second execution stays: replays are answered as expired.';
 
 CREATE FUNCTION idem_import(account text, action text, key text, settled_as text, status integer DEFAULT NULL,
                             result jsonb DEFAULT NULL, body text DEFAULT NULL, fingerprint bytea DEFAULT NULL,

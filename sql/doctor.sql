@@ -10,7 +10,7 @@ SET intervalstyle = 'postgres';
 \pset format unaligned
 \pset tuples_only on
 DELETE FROM idem_policies;
-TRUNCATE idem_settled, idem_inflight, idem_seen;
+TRUNCATE idem_settled, idem_inflight, idem_seen, idem_outbox;
 ANALYZE idem_settled, idem_inflight, idem_seen;
 CREATE FUNCTION pg_temp.preloaded() RETURNS boolean LANGUAGE sql AS $$
     SELECT 'pg_idem' = ANY (string_to_array(regexp_replace(current_setting('shared_preload_libraries'), '[\s"]', '', 'g'), ','))
@@ -216,10 +216,17 @@ ALTER TABLE idem_seen SET (autovacuum_enabled = true);
 ALTER TABLE idem_policies SET (autovacuum_enabled = false);
 SELECT pg_temp.doctor('autovacuum') ORDER BY 1;
 ROLLBACK;
--- Published; policies may be
+-- Messages that nobody takes
+SELECT pg_temp.doctor('outbox_parked', 'outbox_pending', 'outbox_mode');
+BEGIN;
+INSERT INTO idem_outbox (id, aggregatetype, aggregateid, type, created_at, position, deliveries, failures, parked_at)
+    VALUES (gen_random_uuid(), 'order', 'a', 't', '2020-01-01Z', 1, 10, 10, '2020-01-02Z'), (gen_random_uuid(), 'order', 'b', 't', '2020-01-03Z', 2, 0, 0, NULL);
+SELECT pg_temp.doctor('outbox_parked', 'outbox_pending');
+ROLLBACK;
+-- Published; policies and messages may be
 BEGIN;
 SET LOCAL client_min_messages = error;
-CREATE PUBLICATION regress_idem_one FOR TABLE idem_policies;
+CREATE PUBLICATION regress_idem_one FOR TABLE idem_policies, idem_outbox;
 SELECT pg_temp.doctor('published');
 ALTER PUBLICATION regress_idem_one ADD TABLE idem_seen;
 CREATE PUBLICATION regress_idem_all FOR ALL TABLES;

@@ -14,9 +14,9 @@ namespace {
 
 constexpr int lock_wait_ms = 10;
 
-constexpr std::span<const Check> (*groups[])() = {durability_checks, settings_checks, locks_checks,
-                                                  tables_checks,     growth_checks,   operations_checks,
-                                                  policies_checks,   handlers_checks, workers_checks};
+constexpr std::span<const Check> (*groups[])() = {durability_checks, settings_checks,   locks_checks,  tables_checks,
+                                                  growth_checks,     operations_checks, outbox_checks, policies_checks,
+                                                  handlers_checks,   workers_checks};
 
 void make(const Check& check, Report& report) {
     report.begin(check.name);

@@ -22,6 +22,7 @@ std::span<const Check> locks_checks(); // the lock table, and transactions that 
 std::span<const Check> tables_checks();
 std::span<const Check> growth_checks();
 std::span<const Check> operations_checks(); // what is in flight now
+std::span<const Check> outbox_checks();     // messages that nobody takes
 std::span<const Check> policies_checks();
 std::span<const Check> handlers_checks(); // of on_interrupt = 'call'
 std::span<const Check> workers_checks();

@@ -1,15 +1,13 @@
-#include <iterator>
-
 #include "doctor/facts.hpp"
 
 #include "pg/args.hpp"
 
 namespace idem::doctor {
 
-Datum operation_table_oids() {
-    Datum oids[std::size(operation_tables)];
+Datum table_oids(std::span<const pg::TableId> tables) {
+    Datum oids[pg::table_count];
     int count = 0;
-    for (const pg::TableId id : operation_tables) {
+    for (const pg::TableId id : tables) {
         const Oid oid = pg::named_table(id);
         if (OidIsValid(oid)) {
             oids[count++] = ObjectIdGetDatum(oid);

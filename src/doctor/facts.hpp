@@ -1,6 +1,7 @@
 // Small things that several checks need.
 #pragma once
 
+#include <span>
 #include <string_view>
 
 #include "core/time.hpp"
@@ -9,12 +10,14 @@
 
 namespace idem::doctor {
 
-// The tables that hold operations and messages.
+// The tables that hold operations and messages seen; and with the outbox, all in which rows come and go.
 inline constexpr pg::TableId operation_tables[] = {pg::TableId::settled, pg::TableId::inflight, pg::TableId::seen,
                                                    pg::TableId::effects};
+inline constexpr pg::TableId busy_tables[] = {pg::TableId::settled, pg::TableId::inflight, pg::TableId::seen,
+                                              pg::TableId::effects, pg::TableId::outbox};
 
 // Their OIDs as oid[]; those that are there.
-Datum operation_table_oids();
+Datum table_oids(std::span<const pg::TableId> tables);
 
 // The value in force in this session; "" where there is no such setting in this version of the server.
 std::string_view setting(const char* name);

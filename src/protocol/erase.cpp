@@ -14,6 +14,7 @@
 #include "store/datum.hpp"
 #include "store/effects.hpp"
 #include "store/inflight.hpp"
+#include "store/outbox.hpp"
 #include "store/settled.hpp"
 
 namespace idem::protocol {
@@ -73,8 +74,11 @@ struct Kind {
     bool (*has_payload)(const pg::Table& table, HeapTuple tuple);
     std::int64_t (*erase)(const core::Identity& identity);
 };
-// In the order in which an operation moves: what leaves the first table after it was searched is found in the second.
+constexpr int of_messages = 0; // a kind without operations
+// The others in the order in which an operation moves: what leaves the first table after it was searched is found in
+// the second.
 constexpr Kind kinds[erased_kinds] = {
+    {"outbox", pg::TableId::outbox, nullptr, nullptr},
     {"effects", pg::TableId::effects, is_effect_with_payload, store::erase_effects},
     {"inflight", pg::TableId::inflight, is_inflight_with_payload, erase_inflight},
     {"settled", pg::TableId::settled, is_settled_with_payload, erase_settled},
@@ -84,7 +88,8 @@ constexpr Kind kinds[erased_kinds] = {
 struct Position {
     int kind = 0;
     bool at_start = true;
-    core::StoredIdentity last;
+    core::StoredIdentity last;                 // of messages the account only
+    std::int64_t last_position = PG_INT64_MIN; // of messages
 };
 
 // Of this session's last call. Only a hint, so nothing need be undone: whatever a transaction that was rolled back, or
@@ -150,12 +155,93 @@ std::int64_t erase_chunk(const Kind& kind, const Chunk& chunk) {
     return erased;
 }
 
+bool has_payload(const store::OutboxRow& row) {
+    using namespace store::outbox;
+    return !row.nulls[payload] || !row.nulls[headers] || !row.nulls[last_error];
+}
+
+// Under the row's lock, for which it waits; false: nothing is left to erase.
+bool erase_message(const pg::Table& table, std::int64_t position) {
+    using namespace store::outbox;
+    store::OutboxRow row;
+    while (store::find_message(table, position, row) && has_payload(row)) {
+        CHECK_FOR_INTERRUPTS();
+        row.clear(payload);
+        row.clear(headers);
+        row.clear(last_error);
+        if (pg::replace_row(table, row.tuple, row.values, row.nulls, count)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+struct Messages {
+    std::int64_t positions[chunk_size];
+    int size;
+};
+
+// Finds messages of the account with payload, behind the position, and erases them. Returns how many; at_end: there
+// are no more.
+std::int64_t erase_messages(Position& from, std::string_view account, int limit, bool& at_end) {
+    const pg::Table table = pg::open_table(pg::TableId::outbox, pg::Access::change);
+    Messages found{};
+    Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
+    pg::IndexScan scan(table, table.index, {pg::from_int8(1, from.last_position)}, snapshot);
+    at_end = false;
+    while (!at_end && found.size < std::min(limit, chunk_size)) {
+        HeapTuple tuple = scan.next();
+        at_end = tuple == nullptr;
+        if (at_end) {
+            break;
+        }
+        const store::OutboxRow row = store::read_outbox_row(table, tuple);
+        if (!row.nulls[store::outbox::account] && row.text(store::outbox::account) == account && has_payload(row)) {
+            found.positions[found.size++] = row.position();
+        }
+        heap_freetuple(tuple);
+    }
+    scan.finish();
+    UnregisterSnapshot(snapshot);
+    std::int64_t erased = 0;
+    for (int i = 0; i < found.size; i++) {
+        erased += erase_message(table, found.positions[i]) ? 1 : 0;
+        from.last_position = found.positions[i] + 1;
+    }
+    from.last = core::StoredIdentity({account, {}, {}});
+    from.at_start = false;
+    pg::close_table(table);
+    return erased;
+}
+
 struct Search {
     std::string_view account;
     std::int64_t left; // rows that may still be erased
     MemoryContext scratch;
     Erased erased;
 };
+
+// A part of the search, and on to the next kind where it came to the end of one.
+std::int64_t search_messages(Search& s, Position& position) {
+    bool at_end = false;
+    const std::int64_t erased = erase_messages(position, s.account, static_cast<int>(s.left), at_end);
+    if (at_end) {
+        position = Position{position.kind + 1};
+    }
+    return erased;
+}
+
+std::int64_t search_operations(Search& s, Position& position, Chunk& chunk) {
+    find_next(position, s.account, static_cast<int>(s.left), chunk);
+    const std::int64_t erased = erase_chunk(kinds[position.kind], chunk);
+    if (chunk.size == 0) {
+        position = Position{position.kind + 1};
+    } else {
+        position.at_start = false;
+        position.last = chunk.operations[chunk.size - 1];
+    }
+    return erased;
+}
 
 // From the position to the end of the last kind, or until enough is erased. True: came to the end.
 bool search(Search& s, Position& position) {
@@ -165,18 +251,13 @@ bool search(Search& s, Position& position) {
             return false;
         }
         MemoryContext old = MemoryContextSwitchTo(s.scratch);
-        find_next(position, s.account, static_cast<int>(s.left), *chunk);
-        const std::int64_t erased = erase_chunk(kinds[position.kind], *chunk);
+        const int kind = position.kind;
+        const std::int64_t erased =
+            kind == of_messages ? search_messages(s, position) : search_operations(s, position, *chunk);
         MemoryContextSwitchTo(old);
         MemoryContextReset(s.scratch);
-        s.erased.rows[position.kind] += erased;
+        s.erased.rows[kind] += erased;
         s.left -= erased;
-        if (chunk->size == 0) {
-            position = Position{position.kind + 1};
-        } else {
-            position.at_start = false;
-            position.last = chunk->operations[chunk->size - 1];
-        }
     }
     return true;
 }

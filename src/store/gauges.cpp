@@ -18,7 +18,7 @@ namespace idem::store {
 namespace {
 
 // 8 MB of what is in flight; of the others enough for an estimate.
-constexpr BlockNumber most_inflight_blocks = 1024;
+constexpr BlockNumber most_inflight_blocks = 1024; // of the outbox too
 constexpr BlockNumber most_blocks = 128;
 constexpr int most_open_effects = 100'000;
 
@@ -136,7 +136,27 @@ void read_effect_gauges(Gauges& g, core::Time now) {
     scan.finish();
 }
 
+void read_outbox_gauges(Gauges& g) {
+    using namespace outbox;
+    const double factor = sample(pg::TableId::outbox, most_inflight_blocks, parked_at + 1, [&](const Row& row) {
+        if (!row.is_null(parked_at)) {
+            g.outbox_parked++;
+        } else {
+            g.outbox_pending++;
+            keep_older(g.oldest_outbox, row.time(created_at));
+        }
+    });
+    g.outbox_pending = scaled(g.outbox_pending, factor);
+    g.outbox_parked = scaled(g.outbox_parked, factor);
+}
+
 } // namespace
+
+Gauges read_outbox_gauges() {
+    Gauges g;
+    read_outbox_gauges(g);
+    return g;
+}
 
 Gauges read_gauges() {
     Gauges g;
@@ -145,6 +165,7 @@ Gauges read_gauges() {
     read_settled_gauges(g, now);
     read_seen_gauges(g, now);
     read_effect_gauges(g, now);
+    read_outbox_gauges(g);
     return g;
 }
 

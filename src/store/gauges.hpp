@@ -23,8 +23,12 @@ struct Gauges {
     int64 effects_open = 0; // counted, up to a hundred thousand
     int64 effects_unknown = 0;
     std::optional<core::Time> oldest_effect_unknown; // since when it is
+    int64 outbox_pending = 0;
+    int64 outbox_parked = 0;
+    std::optional<core::Time> oldest_outbox; // when the oldest pending message was published
 };
 
 Gauges read_gauges();
+Gauges read_outbox_gauges(); // those only
 
 } // namespace idem::store
