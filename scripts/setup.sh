@@ -36,7 +36,10 @@ packages_of() {
     server)
         echo util-linux
         if [ -z "${PG_CONFIG:-}" ]; then v=$(postgres_major); echo "postgresql-$v postgresql-client-$v"; fi ;;
-    tap)    echo perl libipc-run-perl pgbouncer python3-psycopg2 ;;
+    tap)
+        v=$(postgres_major)
+        echo perl libipc-run-perl pgbouncer python3-psycopg2
+        if available "postgresql-$v-wal2json"; then echo "postgresql-$v-wal2json"; fi ;;
     examples)                                           # those of the documents; the tests skip them without
         echo g++ pkg-config libpqxx-dev
         if available prometheus-postgres-exporter; then echo prometheus-postgres-exporter; fi ;;
