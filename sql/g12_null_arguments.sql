@@ -48,6 +48,11 @@ SELECT * FROM pg_temp.combinations('idem_once', $$ 'n'::text; 'a'::text; 'k'::te
 SELECT * FROM pg_temp.combinations('idem_once_batch', $$ 'n'::text; 'a'::text; '{k}'::text[]; ARRAY['\x01'::bytea]::bytea[] $$);
 SELECT * FROM pg_temp.combinations('idem_run', $$ 'n'::text; 'a'::text; 'k'::text; '{}'::jsonb; 'g12_null_handler(jsonb)'::regprocedure; '0'::interval; '2020-01-01'::timestamptz; '\x01'::bytea $$);
 SELECT * FROM pg_temp.combinations('idem_current', '');
+SELECT * FROM pg_temp.combinations('idem_publish', $$ 'order'::text; 'a'::text; 't'::text; '{}'::jsonb; '{}'::jsonb $$);
+SELECT * FROM pg_temp.combinations('idem_outbox_take', $$ 10::integer; '1 min'::interval; '{order}'::text[] $$);
+SELECT * FROM pg_temp.combinations('idem_outbox_ack', $$ '{00000000-0000-8000-8400-000000000001}'::uuid[] $$);
+SELECT * FROM pg_temp.combinations('idem_outbox_nack', $$ '{00000000-0000-8000-8400-000000000001}'::uuid[]; '1 s'::interval; 'e'::text $$);
+SELECT * FROM pg_temp.combinations('idem_outbox_retry', $$ '{00000000-0000-8000-8400-000000000001}'::uuid[] $$);
 SELECT * FROM pg_temp.combinations('idem_resolve', $$ 'n'::text; 'a'::text; 'mine'::text; 'completed'::text; '1'::jsonb; 200::integer; 'b'::text; 'note'::text; 1::integer $$);
 SELECT * FROM pg_temp.combinations('idem_resolve', $$ 'n'::text; 'a'::text; 'mine'::text; 'retry'::text; '1'::jsonb; 200::integer; 'b'::text; 'note'::text; 1::integer $$);
 SELECT * FROM pg_temp.combinations('idem_reset', $$ 'n'::text; 'a'::text; 'k'::text; 'note'::text $$);

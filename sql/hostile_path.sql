@@ -83,6 +83,11 @@ SELECT key, verdict FROM public.idem_once_batch('h', 'h', '{b,a,b}');
 SELECT outcome, replayed, result FROM public.idem_run('h', 'h', 'k3', '{"a": 1}', 'public.hostile_handler(jsonb)');
 SELECT outcome, replayed, result FROM public.idem_run('h', 'h', 'k3', '{"a": 1}', 'public.hostile_handler(pg_catalog.jsonb)');
 SELECT public.idem_fingerprint('{"a": 1}', '{/b}');
+-- The outbox
+SELECT public.idem_publish('h', 'h', 't', '{"a": 1}', '{"b": 2}') IS NOT NULL AS ok;
+SELECT public.idem_outbox_nack(ARRAY(SELECT receipt FROM public.idem_outbox_take(10, '1 min', '{h,i}')), '0', 'e');
+SELECT public.idem_outbox_retry(ARRAY(SELECT id FROM public.idem_outbox));
+SELECT public.idem_outbox_ack(ARRAY(SELECT receipt FROM public.idem_outbox_take()));
 -- The view
 SELECT key, state, result FROM public.idempotent_operations WHERE account OPERATOR(pg_catalog.=) 'h' ORDER BY key COLLATE "C";
 -- What is seen of it

@@ -32,6 +32,13 @@ SELECT idem_resolve('p', 'act', 'k', 'retry');
 SELECT idem_reset('p', 'act', 'k', 'note');
 SELECT idem_erase('p', 'note');
 SELECT idem_import('p', 'act', 'k', 'failed', settled_at => '2020-01-01');
+SELECT idem_publish('order', 'a', 't', '{}');
+SELECT idem_outbox_take();
+SELECT idem_outbox_ack('{}');
+SELECT idem_outbox_nack('{}');
+SELECT idem_outbox_retry('{}');
+SELECT count(*) FROM idem_outbox;
+SELECT nextval('idem_outbox_position');
 SELECT idem_now();
 SELECT idem_stats_reset();
 SELECT idem_stats_rows();
@@ -53,7 +60,8 @@ RESET ROLE;
 
 -- EXECUTE is enough for the functions; it opens no table
 GRANT EXECUTE ON FUNCTION idem_claim, idem_complete, idem_fail, idem_release, idem_renew, idem_checkpoint, idem_guard, idem_lookup,
-      idem_once, idem_once_batch, idem_run, idem_current, idem_reject, idem_fingerprint TO regress_idem_user;
+      idem_once, idem_once_batch, idem_run, idem_current, idem_reject, idem_fingerprint,
+      idem_publish, idem_outbox_take, idem_outbox_ack, idem_outbox_nack, idem_outbox_retry TO regress_idem_user;
 INSERT INTO idem_policies (action, keep_request) VALUES ('act', true);
 SET ROLE regress_idem_user;
 BEGIN;
@@ -71,6 +79,11 @@ SELECT idem_guard('p', 'act', 'lease', '00000000-0000-0000-0000-000000000001') I
 SELECT idem_release('p', 'act', 'lease', '00000000-0000-0000-0000-000000000001');
 SELECT idem_once('p', 'act', 'k'), idem_once('p', 'act', 'k');
 SELECT * FROM idem_once_batch('p', 'act', '{k,l}');
+SELECT idem_publish('order', 'a', 't', '{}') IS NOT NULL AS ok;
+SELECT idem_outbox_nack(array_agg(receipt), '0') FROM idem_outbox_take();
+SELECT idem_outbox_ack(array_agg(receipt)) FROM idem_outbox_take();
+SELECT idem_outbox_retry('{}');
+SELECT count(*) FROM idem_outbox;
 SELECT count(*) FROM idem_settled;
 SELECT count(*) FROM idempotent_operations;
 INSERT INTO idem_policies (action) VALUES ('x');
