@@ -160,6 +160,12 @@ TRUNCATE idem_outbox;
 -- ---- filter
 SELECT count(idem_publish(t, 'a', '1', '{}')) FROM unnest('{order,invoice,order}'::text[]) AS t;
 SELECT count(*) FROM idem_outbox_take(aggregatetypes => '{}');
+SELECT pg_sleep(0.06) IS NOT NULL AS "a round of the floor later";
+SELECT count(*) FROM idem_outbox_take(aggregatetypes => '{}');
+SELECT count(*) FROM idem_outbox_take(aggregatetypes => '{}');
+BEGIN;
+SELECT count(*) FROM idem_outbox_take();
+ROLLBACK;
 SELECT aggregatetype FROM idem_outbox_take(1, '1 s', '{invoice,NULL,nothing}');
 SELECT aggregatetype FROM idem_outbox_take(aggregatetypes => '{order,invoice}');
 TRUNCATE idem_outbox;

@@ -56,7 +56,7 @@ std::optional<Receipt> decode_receipt(const std::array<std::uint8_t, 16>& uuid) 
         deliveries = deliveries << 8 | uuid[i];
     }
     const Receipt receipt{static_cast<std::int64_t>(position), static_cast<std::int32_t>(deliveries), stamp};
-    if (receipt.position <= 0 || receipt.deliveries <= 0) {
+    if (receipt.deliveries <= 0) {
         return std::nullopt;
     }
     return receipt;

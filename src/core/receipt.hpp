@@ -23,7 +23,7 @@ Receipt receipt_of(std::int64_t position, std::int32_t deliveries, Time leased_u
 
 std::array<std::uint8_t, 16> encode(const Receipt& receipt) noexcept;
 
-// Empty: not a UUID version 8, or of no message that there can be.
+// Empty: not a UUID version 8, or of no hand-out that there can be.
 std::optional<Receipt> decode_receipt(const std::array<std::uint8_t, 16>& uuid) noexcept;
 
 } // namespace idem::core

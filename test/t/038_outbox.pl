@@ -132,12 +132,11 @@ is($f->ok("SELECT idem_outbox_ack(ARRAY['$receipt'::uuid])"), '1', 'and so is th
 is($f->ok(take(10, '1 min')), "d2#1\nd3#1\nd4#1\nd5#1", 'in order');
 # rows that are restored under a relay that runs: found within 10 s
 $f->ok($ack_all), usleep(60_000) foreach 1 .. 4;
-$f->ok(q(SELECT setval('idem_outbox_position', 1000)));
-$f->ok('TRUNCATE idem_outbox');
+$f->ok(q(TRUNCATE idem_outbox; SELECT setval('idem_outbox_position', 1, false)));
 $f->ok(publish('e', 1));
 is($f->ok($ack_all), '1', 'a floor is that of one table') ;
 $f->ok($ack_all), usleep(60_000) foreach 1 .. 4;
-$f->ok(q(INSERT INTO idem_outbox (id, aggregatetype, aggregateid, type, created_at, position, deliveries, failures) VALUES (gen_random_uuid(), 'order', 'old', '1', now(), 1, 0, 0)));
+$f->ok(q(INSERT INTO idem_outbox (id, aggregatetype, aggregateid, type, created_at, position, deliveries, failures) VALUES (gen_random_uuid(), 'order', 'old', '1', now(), 0, 0, 0)));
 wait_until($f, $ack_all, '1', 'a restored row');
 pass('a restored row is found');
 $fresh->stop;
