@@ -74,9 +74,9 @@ Datum holders_rows(FunctionCallInfo fcinfo) {
 Datum gauges_row(FunctionCallInfo fcinfo) {
     InitMaterializedSRF(fcinfo, 0);
     const store::Gauges g = store::read_gauges();
-    const int64 counts[] = {
-        g.in_flight,      g.interrupted,  g.review,          g.settled,        g.expired_not_swept, g.seen,
-        g.seen_not_swept, g.effects_open, g.effects_unknown, g.outbox_pending, g.outbox_parked};
+    const int64 counts[] = {g.in_flight,         g.interrupted,    g.review,         g.settled,
+                            g.expired_not_swept, g.seen,           g.seen_not_swept, g.effects_open,
+                            g.effects_unknown,   g.outbox_pending, g.outbox_parked};
     const std::optional<core::Time> oldest[] = {g.oldest_in_flight, g.oldest_interrupted, g.oldest_review,
                                                 g.oldest_effect_unknown, g.oldest_outbox};
     Datum values[std::size(counts) + std::size(oldest)];

@@ -40,8 +40,6 @@ ScanKeyData is_behind(const core::Identity& after) {
     return key;
 }
 
-constexpr int in_all_rows = -1;
-
 // Ascending, by the usual order of its type, and in the collation of our columns.
 bool is_on(Relation index, std::initializer_list<int> fields) {
     const FormData_pg_index* form = index->rd_index;
@@ -63,26 +61,27 @@ bool is_on(Relation index, std::initializer_list<int> fields) {
     return true;
 }
 
-// Whether the index holds the rows in which `present` is not NULL, or all.
-bool holds(Relation index, int present) {
+// Whether the index holds all rows (where: nullptr), or exactly those.
+bool holds(Relation index, const Where* where) {
     List* predicate = RelationGetIndexPredicate(index);
-    if (present == in_all_rows || list_length(predicate) != 1) {
-        return predicate == NIL && present == in_all_rows;
+    if (where == nullptr || list_length(predicate) != 1) {
+        return where == nullptr && predicate == NIL;
     }
     const auto* test = static_cast<const NullTest*>(linitial(predicate));
-    if (!IsA(test, NullTest) || test->nulltesttype != IS_NOT_NULL || !IsA(test->arg, Var)) {
+    if (!IsA(test, NullTest) || test->nulltesttype != (where->is_null ? IS_NULL : IS_NOT_NULL) ||
+        !IsA(test->arg, Var)) {
         return false;
     }
-    return reinterpret_cast<const Var*>(test->arg)->varattno == present + 1;
+    return reinterpret_cast<const Var*>(test->arg)->varattno == where->field + 1;
 }
 
-Relation find_index(const Table& table, std::initializer_list<int> fields, int present) {
+Relation find_index(const Table& table, std::initializer_list<int> fields, const Where* where) {
     const LOCKMODE mode = table.access == Access::look ? AccessShareLock : RowExclusiveLock;
     List* indexes = RelationGetIndexList(table.heap);
     ListCell* cell = nullptr;
     foreach (cell, indexes) {
         Relation index = index_open(lfirst_oid(cell), mode);
-        if (is_on(index, fields) && holds(index, present)) {
+        if (is_on(index, fields) && holds(index, where)) {
             list_free(indexes);
             return index;
         }
@@ -117,11 +116,11 @@ ScanKeyData from_int8(int column, int64 number) {
 }
 
 Relation open_index(const Table& table, std::initializer_list<int> fields) {
-    return find_index(table, fields, in_all_rows);
+    return find_index(table, fields, nullptr);
 }
 
-Relation open_partial_index(const Table& table, std::initializer_list<int> fields, int present) {
-    return find_index(table, fields, present);
+Relation open_partial_index(const Table& table, std::initializer_list<int> fields, Where where) {
+    return find_index(table, fields, &where);
 }
 
 void close_index(const Table& table, Relation index) {

@@ -21,8 +21,12 @@ ScanKeyData from_int8(int column, int64 number); // >=
 // The index on exactly these columns of the table, in this order, opened with the table's lock; close_index() closes
 // it. Raises 0A000 where there is none (any more).
 Relation open_index(const Table& table, std::initializer_list<int> fields);
-// The same for an index that holds only rows in which `present` is not NULL.
-Relation open_partial_index(const Table& table, std::initializer_list<int> fields, int present);
+// The same for an index that holds only the rows in which `field` is NULL, or is not.
+struct Where {
+    int field;
+    bool is_null;
+};
+Relation open_partial_index(const Table& table, std::initializer_list<int> fields, Where where);
 void close_index(const Table& table, Relation index);
 
 // Rows in the order of an index. With SnapshotSelf, a row that is just being updated may be missed: "none" is believed

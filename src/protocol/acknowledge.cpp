@@ -123,7 +123,7 @@ int give_back(std::span<core::Receipt> receipts, const GiveBackCall& call) {
 
 int retry(std::span<const Datum> ids) {
     const pg::Table table = pg::open_table(pg::TableId::outbox, pg::Access::change);
-    Relation parked = pg::open_partial_index(table, {outbox::id}, outbox::parked_at);
+    Relation parked = pg::open_partial_index(table, {outbox::id}, {outbox::parked_at, false});
     store::List<std::int64_t> positions;
     for (const Datum id : ids) {
         store::find_parked(table, parked, id, positions);

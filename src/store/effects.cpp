@@ -221,8 +221,8 @@ std::int64_t erase_effects(const core::Identity& identity) {
 
 OpenEffectScan::OpenEffectScan()
     : table(pg::open_table(pg::TableId::effects, pg::Access::look)),
-      index(pg::open_index(table, {effects::first_sent_at})), snapshot(RegisterSnapshot(GetLatestSnapshot())),
-      scan(table, index, {}, snapshot) {}
+      index(pg::open_partial_index(table, {effects::first_sent_at}, {effects::report, true})),
+      snapshot(RegisterSnapshot(GetLatestSnapshot())), scan(table, index, {}, snapshot) {}
 
 bool OpenEffectScan::next(EffectRow& row) {
     for (;;) {
