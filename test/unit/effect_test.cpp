@@ -196,7 +196,7 @@ TEST(DownstreamKey, StaysTheSameForEver) {
 TEST(DownstreamKey, NoTwoEffectsShareAName) {
     std::set<std::string> names;
     std::size_t made = 0;
-    const std::array<std::string_view, 4> parts{"a", "b", "ab", "a\0b"};
+    const std::array<std::string_view, 4> parts{"a", "b", "ab", std::string_view("a\0b", 3)};
     for (const std::string_view account : parts) {
         for (const std::string_view action : parts) {
             for (const std::string_view key : parts) {
