@@ -70,6 +70,11 @@ SELECT outcome, holder FROM public.idem_claim('h', 'h', 'k2', '{}', wait => '30 
 SELECT public.idem_renew('h', 'h', 'k2', '00000000-0000-0000-0000-000000000001') IS NOT NULL AS ok;
 SELECT public.idem_checkpoint('h', 'h', 'k2', '00000000-0000-0000-0000-000000000001', 'c', '{"p": 1}') IS NOT NULL AS ok;
 SELECT public.idem_guard('h', 'h', 'k2', '00000000-0000-0000-0000-000000000001') IS NOT NULL AS ok;
+SELECT state, downstream_key, send_before OPERATOR(pg_catalog.-) first_sent_at AS send_within FROM public.idem_effect('h', 'h', 'k2', '00000000-0000-0000-0000-000000000001', 'e', '1 day', '{"a": 1}');
+SELECT name, state FROM public.idem_open_effects('h', 'h', 'k2');
+SELECT name, state, send_before OPERATOR(pg_catalog.-) first_sent_at AS send_within FROM public.idem_effects;
+SELECT public.idem_effect_report(downstream_key, 'confirmed', '{"b": 1}') FROM public.idem_effects;
+SELECT name, state FROM public.idem_effects;
 SELECT public.idem_release('h', 'h', 'k2', '00000000-0000-0000-0000-000000000001', error => 'e');
 SELECT state, last_error FROM public.idem_lookup('h', 'h', 'k2');
 SELECT outcome FROM public.idem_claim('h', 'hostile', 'no uuid', '{}');
