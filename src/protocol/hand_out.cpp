@@ -57,7 +57,7 @@ public:
     explicit HandOut(const HandOutCall& asked)
         : call(asked), now(pg::now()), table(pg::open_table(pg::TableId::outbox, pg::Access::change)),
           by_aggregate(pg::open_index(table, {outbox::aggregatetype, outbox::aggregateid, outbox::position})),
-          floor(table, asked.filter), locks(locks_kept()), aggregates(new_aggregates()),
+          floor(store::begin_floor_walk(table, asked.filter)), locks(locks_kept()), aggregates(new_aggregates()),
           taken(static_cast<OutboxRow*>(
               MemoryContextAllocHuge(CurrentMemoryContext, sizeof(OutboxRow) * static_cast<Size>(asked.batch)))) {}
 
@@ -79,7 +79,7 @@ private:
     core::Time now;
     pg::Table table;
     Relation by_aggregate;
-    store::FloorWalk floor;
+    store::FloorWalk& floor;
     int locks;
     HTAB* aggregates;
     Aggregate* last_met = nullptr;

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "store/outbox_floor.hpp"
 
@@ -127,8 +128,11 @@ void raise_floor(std::int64_t floor) {
 
 } // namespace
 
-FloorWalk::FloorWalk(const pg::Table& walked, std::string_view filter_text)
-    : table(walked), filter(filter_text), start(PG_INT64_MIN), proves(false) {
+FloorWalk& begin_floor_walk(const pg::Table& table, std::string_view filter) {
+    return *new (palloc(sizeof(FloorWalk))) FloorWalk(table, filter);
+}
+
+void FloorWalk::begin() {
     if (!is_for(table, filter)) {
         begin_anew(table, filter);
     }

@@ -17,7 +17,7 @@ namespace idem::store {
 // is over. filter: what tells filters apart.
 class FloorWalk {
 public:
-    FloorWalk(const pg::Table& table, std::string_view filter);
+    FloorWalk(const pg::Table& walked, std::string_view filter_text) : table(walked), filter(filter_text) { begin(); }
     std::int64_t from() const { return start; }
     void saw(std::int64_t position) {
         if (!first) {
@@ -27,11 +27,16 @@ public:
     void end();
 
 private:
+    void begin();
+
     const pg::Table& table;
     std::string_view filter;
-    std::int64_t start;
+    std::int64_t start = PG_INT64_MIN;
     std::optional<std::int64_t> first;
-    bool proves; // what it sees is all that there is up to the round's end
+    bool proves = false; // what it sees is all that there is up to the round's end
 };
+
+// In the current memory context.
+FloorWalk& begin_floor_walk(const pg::Table& table, std::string_view filter);
 
 } // namespace idem::store
