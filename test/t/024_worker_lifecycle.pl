@@ -109,8 +109,7 @@ foreach my $kind (sort keys %victim)
 	my $victim = $victim{$kind}->();
 	leave($blocker, "before-$kind") if $kind ne 'maintenance';
 	kill 'KILL', $victim;
-	$_->try('SELECT pg_sleep(60)') foreach $s, $blocker;
-	ok($s->closed, "kill -9 of $kind: the server starts over, by its own rule");
+	ok($s->wait_closed && $blocker->wait_closed, "kill -9 of $kind: the server starts over, by its own rule");
 	$_->quit foreach $s, $blocker;
 	wait_for_start($node);
 	$s = session($node);

@@ -108,6 +108,16 @@ sub try    ## no critic (ProhibitBuiltinHomonyms)
 	return $self->send($sql)->get;
 }
 
+# Until the server has closed the connection; whether it did. A statement that is sent just then fails, and only the
+# next one finds out.
+sub wait_closed
+{
+	my ($self) = @_;
+	my $end = time + $PostgreSQL::Test::Utils::timeout_default;
+	$self->try('SELECT pg_sleep(1)') while !$self->{closed} && time < $end;
+	return $self->{closed};
+}
+
 sub ok
 {
 	my ($self, $sql) = @_;
