@@ -227,11 +227,12 @@ CREATE TABLE idem_outbox (
     parked_at     timestamptz,
     last_error    text,
     PRIMARY KEY (position)
-) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000,
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000,
         autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 100000,
         autovacuum_vacuum_cost_delay = 0, toast.autovacuum_vacuum_scale_factor = 0,
         toast.autovacuum_vacuum_threshold = 1000, toast.autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX idem_outbox_aggregate ON idem_outbox (aggregatetype, aggregateid, position);
+CREATE INDEX idem_outbox_leased ON idem_outbox (aggregatetype, aggregateid) WHERE leased_until IS NOT NULL;
 CREATE INDEX idem_outbox_parked ON idem_outbox (id) WHERE parked_at IS NOT NULL;
 COMMENT ON TABLE idem_outbox IS
 'Published messages that are not acknowledged, one row each. Written by pg_idem only; read by relays through idem_outbox_take, or by change data capture.';
@@ -245,6 +246,7 @@ COMMENT ON COLUMN idem_outbox.due_at IS 'Given back: not handed out before.';
 COMMENT ON COLUMN idem_outbox.parked_at IS 'Since when it waits for idem_outbox_retry, after pg_idem.outbox_max_attempts failures.';
 COMMENT ON COLUMN idem_outbox.last_error IS 'Of the latest failed attempt.';
 COMMENT ON INDEX idem_outbox_aggregate IS 'The order of the messages of one aggregate.';
+COMMENT ON INDEX idem_outbox_leased IS 'Whether a message of an aggregate is handed out, wherever it stands.';
 COMMENT ON INDEX idem_outbox_parked IS 'For idem_outbox_retry.';
 
 SELECT pg_catalog.pg_extension_config_dump('idem_settled', '');

@@ -57,6 +57,8 @@ public:
     explicit HandOut(const HandOutCall& asked)
         : call(asked), now(pg::now()), table(pg::open_table(pg::TableId::outbox, pg::Access::change)),
           by_aggregate(pg::open_index(table, {outbox::aggregatetype, outbox::aggregateid, outbox::position})),
+          leased(pg::open_partial_index(table, {outbox::aggregatetype, outbox::aggregateid},
+                                        {outbox::leased_until, false})),
           floor(store::begin_floor_walk(table, asked.filter)), locks(locks_kept()), aggregates(new_aggregates()),
           taken(static_cast<OutboxRow*>(
               MemoryContextAllocHuge(CurrentMemoryContext, sizeof(OutboxRow) * static_cast<Size>(asked.batch)))) {}
@@ -79,6 +81,7 @@ private:
     core::Time now;
     pg::Table table;
     Relation by_aggregate;
+    Relation leased;
     store::FloorWalk& floor;
     int locks;
     HTAB* aggregates;
@@ -124,9 +127,13 @@ Aggregate* HandOut::find(std::string_view type, std::string_view id) {
 void HandOut::open(Aggregate& a, std::string_view type, std::string_view id) {
     a.type = copy_of(type);
     a.id = copy_of(id);
-    a.open = pg::try_key_lock(a.tag);
     a.read_from = PG_INT64_MIN;
+    a.open = pg::try_key_lock(a.tag);
     locks += a.open ? 1 : 0;
+    // Before it may stand one that has committed late, or was given back alone: not for anybody else either.
+    if (a.open && store::is_any_leased(table, leased, type, id, now)) {
+        close(a);
+    }
 }
 
 void HandOut::close(Aggregate& a) {
@@ -244,6 +251,7 @@ std::span<OutboxRow> HandOut::walk() {
         pg::arm_idle_claim_timeout();
         pg::require_durable_commit();
     }
+    pg::close_index(table, leased);
     pg::close_index(table, by_aggregate);
     pg::close_table(table);
     std::sort(taken, taken + size, [](const OutboxRow& x, const OutboxRow& y) { return x.position() < y.position(); });

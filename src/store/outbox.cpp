@@ -85,6 +85,19 @@ int read_aggregate(const pg::Table& table, Relation index, std::string_view type
     return size;
 }
 
+bool is_any_leased(const pg::Table& table, Relation index, std::string_view type, std::string_view id, core::Time now) {
+    bool leased = false;
+    Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
+    pg::IndexScan scan(table, index, {pg::equals_text(1, type), pg::equals_text(2, id)}, snapshot);
+    while (TupleTableSlot* slot = leased ? nullptr : scan.step()) {
+        bool is_null = false;
+        leased = now < DatumGetTimestampTz(slot_getattr(slot, outbox::leased_until + 1, &is_null));
+    }
+    scan.finish();
+    UnregisterSnapshot(snapshot);
+    return leased;
+}
+
 bool find_message(const pg::Table& table, std::int64_t position, OutboxRow& row) {
     Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
     pg::IndexScan scan(table, table.index, {pg::equals_int8(1, position)}, snapshot);

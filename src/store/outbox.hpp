@@ -62,6 +62,10 @@ OutboxRow read_outbox_row(const pg::Table& table, HeapTuple tuple);
 int read_aggregate(const pg::Table& table, Relation index, std::string_view type, std::string_view id,
                    std::int64_t from, OutboxRow* rows, int limit);
 
+// Whether any message of the aggregate, wherever it stands, is handed out by now under a lease that is not over. index:
+// that of the rows with a lease.
+bool is_any_leased(const pg::Table& table, Relation index, std::string_view type, std::string_view id, core::Time now);
+
 // The message at a position, as it is committed by now; false: none.
 bool find_message(const pg::Table& table, std::int64_t position, OutboxRow& row);
 
