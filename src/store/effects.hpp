@@ -11,14 +11,11 @@
 #include "pg/index_scan.hpp"
 #include "pg/table.hpp"
 #include "store/columns.hpp"
+#include "store/row.hpp"
 
 namespace idem::store {
 
-// A row as it was read; values point into its own memory.
-struct EffectRow {
-    HeapTuple tuple;
-    Datum values[effects::count];
-    bool nulls[effects::count];
+struct EffectRow : Row<effects::Field, effects::count> {
     core::EffectFacts facts;
 
     core::Identity identity() const; // points into the row
@@ -26,15 +23,6 @@ struct EffectRow {
     bool is_open() const { return nulls[effects::report]; }
     bool has_payload() const { return !nulls[effects::request] || !nulls[effects::response]; }
     core::Time last_heard_of() const; // reported, or handed out
-
-    void set(effects::Field field, Datum value) {
-        values[field] = value;
-        nulls[field] = false;
-    }
-    void clear(effects::Field field) {
-        values[field] = Datum{0};
-        nulls[field] = true;
-    }
 };
 
 const char* report_text(core::Report report);

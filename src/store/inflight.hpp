@@ -9,14 +9,11 @@
 #include "pg/session.hpp"
 #include "pg/table.hpp"
 #include "store/columns.hpp"
+#include "store/row.hpp"
 
 namespace idem::store {
 
-// A row as it was read; values point into its own memory. Setters prepare an update.
-struct InflightRow {
-    HeapTuple tuple;
-    Datum values[inflight::count];
-    bool nulls[inflight::count];
+struct InflightRow : Row<inflight::Field, inflight::count> {
     core::InflightFacts facts;
 
     bool is_announced() const { return DatumGetBool(values[inflight::announced]); }
@@ -25,15 +22,7 @@ struct InflightRow {
     core::Duration lease() const;
     std::optional<std::string_view> text(inflight::Field field) const;
 
-    void set(inflight::Field field, Datum value) {
-        values[field] = value;
-        nulls[field] = false;
-    }
     void set_text(inflight::Field field, std::string_view value);
-    void clear(inflight::Field field) {
-        values[field] = Datum{0};
-        nulls[field] = true;
-    }
     // In progress, until now + lease.
     void renew(core::Time now, core::Duration lease);
     void bind_to_session(bool bound); // to this one

@@ -13,6 +13,7 @@
 #include "pg/table.hpp"
 #include "store/columns.hpp"
 #include "store/list.hpp"
+#include "store/row.hpp"
 
 namespace idem::store {
 
@@ -37,16 +38,7 @@ struct Message {
 void insert_message(const Message& message);
 
 // One row, with its current values.
-struct OutboxRow {
-    HeapTuple tuple;
-    Datum values[outbox::count];
-    bool nulls[outbox::count];
-
-    void set(outbox::Field field, Datum value) {
-        values[field] = value;
-        nulls[field] = false;
-    }
-    void clear(outbox::Field field) { nulls[field] = true; }
+struct OutboxRow : Row<outbox::Field, outbox::count> {
 
     std::int64_t position() const { return DatumGetInt64(values[outbox::position]); }
     std::int32_t number(outbox::Field field) const { return DatumGetInt32(values[field]); }

@@ -5,14 +5,11 @@
 #include "core/identity.hpp"
 #include "pg/table.hpp"
 #include "store/columns.hpp"
+#include "store/row.hpp"
 
 namespace idem::store {
 
-// A row as it was read; values point into its own memory.
-struct SettledRow {
-    HeapTuple tuple;
-    Datum values[settled::count];
-    bool nulls[settled::count];
+struct SettledRow : Row<settled::Field, settled::count> {
     core::SettledFacts facts;
 
     bool succeeded() const { return DatumGetBool(values[settled::succeeded]); }
