@@ -143,6 +143,29 @@ sub settle_in_oracle
 	return;
 }
 
+# A worker may have recorded what the rule says between the look at the tables and the call that got this answer: then the answer is
+# judged by what is recorded. Without workers nothing changes.
+sub answered_by_record
+{
+	my ($id, $got) = @_;
+	my $f = $op{$id}{inflight};
+	return unless $workers && $f && unattended($f) eq 'failed';
+	# A new claim has taken the place of what was forgotten, so the tables show it no more.
+	return forgotten_by_rule($id) if $got =~ /claimed/;
+	return compare();
+}
+
+# Failed by rule, and forgotten since. The record may have been made under the policy before this one.
+sub forgotten_by_rule
+{
+	my ($id) = @_;
+	my $f = delete $op{$id}{inflight};
+	violation("$id: failed by rule, and gone before it is forgotten")
+	  if ($f->{lease_end} // $f->{due_at}) + $policy{ (split / /, $id)[0] }{shortest} > $now;
+	$count{'recorded failed, and forgotten'}++;
+	return;
+}
+
 # Claims in a transaction that may change its mind; asked: only the answer is wanted.
 sub claim_in_transaction
 {
@@ -158,6 +181,11 @@ sub claim_in_transaction
 		usleep(5_000);
 	}
 	$count{"claim $got"}++;
+	if ($got ne $want)
+	{
+		answered_by_record($id, $got);
+		$want = claim_oracle($op{$id}, $print);
+	}
 	violation("claim of $id answers $got$state, not $want") if $got ne $want;
 	if ($asked || $got !~ /claimed|recovered/ || rand() < 0.1)
 	{
@@ -191,6 +219,12 @@ sub claim_with_lease
 	}
 	my ($outcome, $attempt, $checkpoint) = split /\|/, $got, -1;
 	$count{"leased claim $outcome"}++;
+	if ($outcome ne $want)
+	{
+		answered_by_record($id, $outcome);
+		$f = $o->{inflight};
+		$want = claim_oracle($o, $print, $token);
+	}
 	violation("leased claim of $id answers $outcome, not $want") if $outcome ne $want;
 	return if $outcome !~ /claimed|recovered/;
 	my $p = $policy{ (split / /, $id)[0] };
@@ -249,6 +283,11 @@ sub owner_call
 	  : (result => "'$n'", status => 200);
 	($state) = sql(call("idem_$what", name($id), token => "'$token'", %more));
 	$count{"$what $state"}++;
+	if ($state ne $want)
+	{
+		answered_by_record($id, $state);
+		$want = owner_oracle($o, $token);
+	}
 	violation("$what of $id: '$state', not '$want'") if $state ne $want;
 	return if $state ne '';
 	if ($what =~ /complete|fail/)
@@ -306,6 +345,10 @@ sub change_policy
 		once_retention => pick(1, 5, 20) * S,
 		rule => pick(qw(retry retry fail review)),
 		max_attempts => 1 + int rand 4);
+	# Of this policy and the one before: under which of them a rule is recorded now is the worker's luck.
+	my $before = $policy{$action} // \%p;
+	my @remembered = sort { $a <=> $b } map { $_->{retention} + $_->{remember} } \%p, $before;
+	$p{shortest} = $remembered[0];
 	$policy{$action} = \%p;
 	my $interval = sub { return "$_[0] * interval '1 us'" };
 	sql(      "INSERT INTO idem_policies (action, retention, remember, once_retention, on_interrupt, max_attempts, retry_backoff, max_backoff, max_outcome_bytes)"
@@ -441,11 +484,7 @@ sub compare
 		}
 		elsif ($f && !$i && unattended($f) eq 'failed')
 		{
-			# failed by rule, and forgotten since
-			my $p = $policy{ (split / /, $id)[0] };
-			violation("$id: failed by rule, and gone before it is forgotten")
-			  if ($f->{lease_end} // $f->{due_at}) + $p->{retention} + $p->{remember} > $now;
-			delete $o->{inflight};
+			forgotten_by_rule($id);
 		}
 		$f = $o->{inflight};
 		if ($f)
