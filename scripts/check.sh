@@ -51,6 +51,7 @@ stage_lint() {
     local file
     item "format" "$log/format.log" scripts/format.sh --check
     item "test lists" "$log/lists.log" scripts/check_lists.sh
+    item "Python" "$log/python.log" env PYTHONPYCACHEPREFIX=build/pycache python3 -m py_compile examples/*/*.py docs/examples/*.py test/python/*.py
     if [ -n "$(cxx_files 'src/*')" ]; then
         item "exported symbols" "$log/exports.log" exports
         item "cppcheck" "$log/cppcheck.log" scripts/cppcheck.sh

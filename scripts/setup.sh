@@ -38,14 +38,14 @@ packages_of() {
         if [ -z "${PG_CONFIG:-}" ]; then v=$(postgres_major); echo "postgresql-$v postgresql-client-$v"; fi ;;
     tap)
         v=$(postgres_major)
-        echo perl libipc-run-perl pgbouncer python3-psycopg2
+        echo perl libipc-run-perl pgbouncer python3-psycopg2 python3-pika rabbitmq-server
         if available "postgresql-$v-wal2json"; then echo "postgresql-$v-wal2json"; fi ;;
     examples)                                           # those of the documents; the tests skip them without
         echo g++ pkg-config libpqxx-dev
         if available prometheus-postgres-exporter; then echo prometheus-postgres-exporter; fi ;;
     lint)
         v=$(llvm_major)
-        echo cppcheck git
+        echo cppcheck git python3
         if [ -n "$v" ]; then echo "clang-format-$v clang-tidy-$v"; else echo clang-format clang-tidy; fi ;;
     unit)
         v=$(llvm_major)
@@ -88,6 +88,12 @@ want=$(missing)     # fresh lists may know more
 
 # What is installed for tests starts no service, makes no cluster (Debian would: "main", started at every boot), and leaves
 # no setting behind. Servers and services that were there before stay as they are.
+# Here: the units of packages that are not there yet.
+units=""
+for u in pgbouncer:pgbouncer.service prometheus-postgres-exporter:prometheus-postgres-exporter.service \
+    rabbitmq-server:rabbitmq-server.service erlang-base:epmd.service erlang-base:epmd.socket logrotate:logrotate.timer; do
+    installed "${u%:*}" || units+=" $u"
+done
 made=()
 trap 'if [ ${#made[@]} != 0 ]; then "${root[@]}" rm -f "${made[@]}"; fi' EXIT
 put() { # mode file: for as long as this runs
@@ -99,9 +105,10 @@ put 755 /usr/sbin/policy-rc.d <<<$'#!/bin/sh\nexit 101'
 put 644 /etc/postgresql-common/createcluster.d/pg_idem.conf <<<'create_main_cluster = false'
 # shellcheck disable=SC2086
 apt install -y --no-install-recommends $want || { tail -n 40 "$log"; die "could not install: $(xargs <<<"$want")"; }
-for p in pgbouncer prometheus-postgres-exporter; do
-    [[ $want = *$p* ]] || continue
-    for c in "env DPKG_MAINTSCRIPT_PACKAGE=$p deb-systemd-helper disable $p.service" "update-rc.d $p disable"; do
+for u in $units; do
+    p=${u%:*} name=${u#*:}
+    if ! installed "$p"; then continue; fi
+    for c in "env DPKG_MAINTSCRIPT_PACKAGE=$p deb-systemd-helper disable $name" "update-rc.d ${name%.*} disable"; do
         # shellcheck disable=SC2086
         "${root[@]}" $c >>"$log" 2>&1 || true
     done
