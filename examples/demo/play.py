@@ -1,64 +1,16 @@
 """Plays the failure cases of retries against the demo server, and checks after each what must be true."""
-import contextlib
 import os
 import subprocess
 import sys
 import tempfile
-import textwrap
-import time
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timedelta, timezone
 
 import psycopg2
-from psycopg2.extras import Json, NamedTupleCursor
+from psycopg2.extras import Json
 
+from outside import acknowledgement_lost, message_with_change
 from proxy import Proxy
-
-# ---- telling
-
-plain = not sys.stdout.isatty() or "NO_COLOR" in os.environ
-cases = 0
-broken = []
-
-
-def paint(code, text):
-    return text if plain else f"\033[{code}m{text}\033[0m"
-
-
-def case(title):
-    global cases
-    cases += 1
-    print("\n" + paint("1", f"{cases}. {title}"))
-
-
-def tell(**lines):
-    for label, text in lines.items():
-        print(textwrap.fill(text, 110, initial_indent=f"   {label.replace('_', ' '):<10} ", subsequent_indent=" " * 14))
-
-
-def text_of(result):
-    """{"reservation": 1, "charged": 200} as: reservation 1, charged 200"""
-    return ", ".join(f"{name} {result[name]}" for name in reversed(result)) if result else "nothing"
-
-
-def check(what, holds):
-    print(f"   {paint('32', 'ok        ') if holds else paint('1;31', 'BROKEN    ')} {what}")
-    if not holds:
-        broken.append(what)
-
-
-# ---- talking to the server
-
-def connect(user="app", **options):
-    connection = psycopg2.connect(dbname="demo", user=user, cursor_factory=NamedTupleCursor, **options)
-    connection.autocommit = True
-    return connection
-
-
-def rows(connection, sql, *arguments):
-    with connection.cursor() as cursor:
-        cursor.execute(sql, arguments)
-        return cursor.fetchall() if cursor.description else []
+from stage import admin, broken, case, cases, check, clock_ahead, connect, paint, rows, tell, text_of, wait_for
 
 
 def reserve(account, key, nights, connection=None):
@@ -80,26 +32,6 @@ def reservations(account, key):
 
 def balance(account):
     return rows(admin, "SELECT balance FROM accounts WHERE account = %s", account)[0].balance
-
-
-def wait_for(sql, count):
-    """Polls until the query counts that many."""
-    deadline = time.monotonic() + 60
-    while rows(admin, sql)[0].count != count:
-        if time.monotonic() > deadline:
-            sys.exit(f"waited in vain: {sql}")
-        time.sleep(0.01)
-
-
-@contextlib.contextmanager
-def clock_ahead(**by):
-    """pg_idem's clock, for connections made meanwhile."""
-    then = datetime.now(timezone.utc) + timedelta(**by)
-    rows(admin, "ALTER DATABASE demo SET pg_idem.test_now = %s", then.isoformat())
-    try:
-        yield
-    finally:
-        rows(admin, "ALTER DATABASE demo RESET pg_idem.test_now")
 
 
 class Worker:
@@ -279,8 +211,8 @@ def seen_twice():
 
 
 print("A small hotel that takes reservations, and what can go wrong between it and its clients.")
-admin = connect("postgres")
-for play in sixteen_at_once, answer_lost, same_key_other_request, too_late, worker_lost, forgot_to_settle, seen_twice:
+for play in sixteen_at_once, answer_lost, same_key_other_request, too_late, worker_lost, forgot_to_settle, seen_twice, \
+        acknowledgement_lost, message_with_change:
     play()
 
 print("\n" + paint("1", "What must be true after all that"))
@@ -288,5 +220,5 @@ for row in rows(admin, "SELECT invariant, holds FROM invariants"):
     check(row.invariant, row.holds)
 
 if broken:
-    sys.exit(f"\n{cases} cases, {len(broken)} checks BROKEN")
-print(f"\n{cases} cases, all invariants hold")
+    sys.exit(f"\n{len(cases)} cases, {len(broken)} checks BROKEN")
+print(f"\n{len(cases)} cases, all invariants hold")

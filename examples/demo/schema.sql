@@ -13,6 +13,16 @@ CREATE TABLE invoices     (id bigint GENERATED ALWAYS AS IDENTITY, account text 
                            amount integer NOT NULL, paid boolean NOT NULL DEFAULT false);
 CREATE TABLE mails        (message text NOT NULL, text text NOT NULL);
 
+-- Somebody else's books: a card processor. It remembers a key for a day, and after that charges again.
+CREATE TABLE card_charges (id bigint GENERATED ALWAYS AS IDENTITY, key uuid NOT NULL, operation text NOT NULL, amount integer NOT NULL,
+                           at timestamptz NOT NULL DEFAULT idem_now());
+CREATE FUNCTION charge_card(key_ uuid, operation_ text, amount_ integer) RETURNS bigint LANGUAGE sql AS $$
+    INSERT INTO card_charges (key, operation, amount)
+    SELECT key_, operation_, amount_
+     WHERE NOT EXISTS (SELECT FROM card_charges WHERE key = key_ AND at > idem_now() - interval '1 day');
+    SELECT max(id) FROM card_charges WHERE key = key_;
+$$;
+
 INSERT INTO accounts VALUES ('ada', 5000, 5000), ('bob', 5000, 5000);
 INSERT INTO rooms VALUES ('sea view', 40, 40, 100);
 
@@ -37,6 +47,7 @@ BEGIN
     INSERT INTO reservations (account, key, room, nights, price)
     VALUES (operation.account, operation.key, request->>'room', (request->>'nights')::integer, cost)
     RETURNING id INTO number;
+    PERFORM idem_publish('reservation', number::text, 'made', jsonb_build_object('reservation', number));
 
     RETURN jsonb_build_object('reservation', number, 'charged', cost);
 END $$;
@@ -64,13 +75,24 @@ SELECT 'every account paid for what it has, once',
                           <> COALESCE((SELECT sum(price) FROM reservations r WHERE r.account = a.account), 0)
                            + COALESCE((SELECT sum(amount) FROM invoices i WHERE i.account = a.account AND paid), 0))
 UNION ALL
+SELECT 'each reservation has its mail, and no mail is without one',
+       NOT EXISTS (SELECT FROM reservations r FULL JOIN (SELECT text FROM mails WHERE text LIKE 'Reservation %') m ON m.text = 'Reservation ' || r.id
+                    WHERE r.id IS NULL OR m.text IS NULL)
+UNION ALL
+SELECT 'no card is charged twice for one operation',
+       NOT EXISTS (SELECT FROM card_charges GROUP BY operation HAVING count(*) > 1)
+UNION ALL
 SELECT 'nothing is left half done',
+       NOT EXISTS (SELECT FROM idem_outbox) AND NOT EXISTS (SELECT FROM idem_effects WHERE state IN ('call', 'unknown')) AND
        NOT EXISTS (SELECT FROM idempotent_operations WHERE settled_as IS NULL)
        AND NOT EXISTS (SELECT FROM invoices WHERE NOT paid);
 
 -- The application's login. Of pg_idem it may call what it is granted, and nothing else.
 CREATE ROLE app LOGIN;
 ALTER ROLE app SET statement_timeout = '60s';     -- nothing here waits that long: fail rather than hang
+GRANT SELECT, INSERT, UPDATE ON card_charges TO app;
 GRANT SELECT, INSERT, UPDATE ON accounts, rooms, reservations, invoices, mails TO app;
 GRANT EXECUTE ON FUNCTION idem_run, idem_current, idem_reject, idem_lookup, idem_claim, idem_complete, idem_checkpoint,
-    idem_guard, idem_renew, idem_release, idem_once TO app;
+    idem_guard, idem_renew, idem_release, idem_once, idem_publish, idem_effect, idem_effect_report, idem_now TO app;
+CREATE ROLE relay LOGIN;
+GRANT EXECUTE ON FUNCTION idem_outbox_take, idem_outbox_ack TO relay;
