@@ -249,6 +249,8 @@ SELECT idem_outbox_ack(NULL);
 SELECT idem_outbox_nack(NULL);
 SELECT idem_outbox_retry(NULL);
 SELECT idem_outbox_nack('{}', '-1 s');
+SELECT idem_outbox_nack('{}', '1 day');
+SELECT idem_outbox_nack('{}', '86401 s');
 SELECT idem_outbox_ack('{}'), idem_outbox_ack(ARRAY[gen_random_uuid(), '00000000-0000-0000-0000-000000000000', NULL, '00000000-0000-8000-8400-000000000001']), idem_outbox_nack('{}', NULL, NULL), idem_outbox_retry('{}');
 BEGIN READ ONLY;
 SELECT idem_publish('order', 'a', 't', '{}');

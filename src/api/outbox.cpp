@@ -22,6 +22,7 @@ constexpr int default_batch = 100;
 constexpr int max_batch = 10'000;
 constexpr core::Duration default_lease = 30 * core::second;
 constexpr core::Duration longest_lease = core::day;
+constexpr core::Duration longest_retry_after = core::day; // nobody could call it back
 constexpr core::Duration default_retry_after = 5 * core::second;
 constexpr int max_error_bytes = 8000; // what is longer is cut
 
@@ -155,6 +156,9 @@ Datum outbox_nack(FunctionCallInfo fcinfo) {
     const std::span<core::Receipt> receipts = receipts_arg(fcinfo, 0);
     protocol::GiveBackCall call;
     call.retry_after = pg::duration_arg(fcinfo, 1, "retry_after", true).value_or(default_retry_after);
+    if (call.retry_after > longest_retry_after) {
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("retry_after must not be longer than a day")));
+    }
     call.error = pg::text_arg(fcinfo, 2);
     if (call.error) {
         const int bytes = pg_mbcliplen(call.error->data(), static_cast<int>(call.error->size()), max_error_bytes);

@@ -41,6 +41,7 @@ struct Aggregate {
     std::string_view type;
     std::string_view id;
     bool open;    // we have its lock, and nothing has ended its turn
+    bool counted; // as a lock that this call has added to those of the transaction
     bool written; // to keep the lock
     bool at_head; // no message was handed out, or failed, before this one
     // What was read of it under its lock, and is not handed out.
@@ -128,8 +129,10 @@ void HandOut::open(Aggregate& a, std::string_view type, std::string_view id) {
     a.type = copy_of(type);
     a.id = copy_of(id);
     a.read_from = PG_INT64_MIN;
+    const bool held = pg::holds_key_lock(a.tag);
     a.open = pg::try_key_lock(a.tag);
-    locks += a.open ? 1 : 0;
+    a.counted = a.open && !held;
+    locks += a.counted ? 1 : 0;
     // Before it may stand one that has committed late, or was given back alone: not for anybody else either.
     if (a.open && store::is_any_leased(table, leased, type, id, now)) {
         close(a);
@@ -139,7 +142,7 @@ void HandOut::open(Aggregate& a, std::string_view type, std::string_view id) {
 void HandOut::close(Aggregate& a) {
     if (a.open && !a.written) {
         pg::release_key_lock(a.tag);
-        locks--;
+        locks -= a.counted ? 1 : 0;
     }
     a.open = false;
 }
@@ -222,7 +225,11 @@ bool HandOut::meet(TupleTableSlot* slot) {
     }
     while (a->open && !is_full()) {
         OutboxRow* row = front(*a);
-        if (row == nullptr || row->position() > position) {
+        if (row == nullptr) {
+            close(*a); // all of it was parked: its lock counts no more
+            break;
+        }
+        if (row->position() > position) {
             break;
         }
         a->next++;

@@ -104,6 +104,20 @@ set_for_all('pg_idem.outbox_max_attempts', '0', $s);
 wait_until($s, 'SELECT max(leased_until) < clock_timestamp() FROM idem_outbox');
 is($s->ok(q(SELECT idem_outbox_nack(array_agg(receipt), '0', 'x') FROM idem_outbox_take(1))), '1', 'never parked') for 1 .. 12;
 is($s->ok('SELECT count(*) FROM idem_outbox WHERE parked_at IS NOT NULL'), '0', '0 attempts: for ever');
+set_for_all('pg_idem.outbox_skip_parked', 'on', $s);
+set_for_all('pg_idem.outbox_max_attempts', '1', $s);
+my $limited = session($node);
+$limited->ok('SET pg_idem.max_claims_per_transaction = 2');
+$s->ok('TRUNCATE idem_outbox');
+$s->ok(publish("j$_", 1)) foreach 1 .. 5;
+is($s->ok(q(SELECT idem_outbox_nack(array_agg(receipt), '0', 'poison') FROM idem_outbox_take(10))), '5', 'many aggregates with nothing but parked messages');
+$s->ok(publish('healthy', $_)) foreach 1 .. 4;
+$limited->ok('BEGIN');
+is($limited->ok('SELECT idem_outbox_ack(array_agg(receipt)) FROM idem_outbox_take(1)'), '1', 'do not count against the claims of a take, and one aggregate counts once') for 1 .. 4;
+$limited->ok('COMMIT');
+$limited->quit;
+set_for_all('pg_idem.outbox_skip_parked', 'off', $s);
+set_for_all('pg_idem.outbox_max_attempts', '0', $s);
 $s->ok('TRUNCATE idem_outbox');
 
 # ---- NOTIFY
