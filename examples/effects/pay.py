@@ -20,6 +20,9 @@ from psycopg2.extras import Json, NamedTupleCursor
 ACTION = "pay"
 NAME = "charge"     # of the effect within the operation
 
+# Not now: timed out, this key is being worked on, too early, too many requests. It may have charged, or will.
+NO_ANSWER = 408, 409, 425, 429
+
 
 def call(database: Any, sql: str, *arguments: Any) -> Any:
     with database.cursor(cursor_factory=NamedTupleCursor) as cursor:
@@ -52,9 +55,9 @@ def ask(url: str, key: str, request: dict[str, Any], timeout: float) -> tuple[st
     except urllib.error.HTTPError as answer:
         if answer.code == 402:
             return "rejected", json.load(answer)
-        if answer.code < 500:
-            raise           # our mistake
-        return None         # refused or not: only asking again, under the same key, tells
+        if answer.code >= 500 or answer.code in NO_ANSWER:
+            return None     # charged or not: only asking again, under the same key, tells
+        raise               # our mistake
     except (OSError, ValueError, urllib.error.URLError):
         return None
 
@@ -71,7 +74,7 @@ def settle(database: Any, operation: tuple[str, str, str], token: str, state: st
         if key is not None:
             call(database, "SELECT * FROM idem_effect_report(%s, %s, %s)", key, state, Json(response))
         if state == "confirmed":
-            call(database, "INSERT INTO payments (account, key, charge) VALUES (%s, %s, %s)", operation[0], operation[2], response["charge"])
+            call(database, "INSERT INTO card_payments (account, key, charge) VALUES (%s, %s, %s)", operation[0], operation[2], response["charge"])
             call(database, "SELECT * FROM idem_complete(%s, %s, %s, result => %s, token => %s)", *operation, Json(response), token)
             return "completed"
         call(database, "SELECT * FROM idem_fail(%s, %s, %s, result => %s, status => 402, token => %s)", *operation, Json(response), token)

@@ -1,10 +1,12 @@
 """A payment provider to try things on: charges cards, remembers idempotency keys for a while, and fails as told.
 
     POST /charges            Idempotency-Key: KEY   {"operation": "shop/17", "amount": 25}   201 charged, 402 declined
+                             409 while another request with this key is being worked on
     GET  /charges?key=KEY    what became of the requests with this key, for ever
     GET  /books              {"requests": POSTs so far, "charges": {operation: how often it was charged}}
     POST /faults             {"drop": 0.1, ...}: how often each happens from now on, from 0 to 1
-         refuse: answers 503 and charges nothing      decline: 402      drop: charges, and closes without an answer
+         refuse: answers 503 and charges nothing      busy: the same with 429      decline: 402
+         drop: charges, and closes without an answer
          before, after: waits so many seconds (not how often) before it charges, and after that
 
 With --webhook it also tells what became of each request: POST URL {"key": ..., "charge": ..., "status": ...}, until answered with 2xx.
@@ -34,6 +36,7 @@ class Books:
 
     def __init__(self, file: str, window: float) -> None:
         self.window = window
+        self.working: set[str] = set()      # keys
         self.lock = threading.Lock()
         self.file = sqlite3.connect(file, check_same_thread=False, isolation_level=None)
         self.file.row_factory = sqlite3.Row
@@ -43,9 +46,17 @@ class Books:
         with self.lock:
             return [dict(row) for row in self.file.execute(sql, arguments)]
 
+    def begin(self, key: str) -> bool:
+        """False: another request with this key has not come to its charge yet."""
+        with self.lock:
+            fresh = key not in self.working
+            self.working.add(key)
+        return fresh
+
     def charge(self, key: str, operation: str, amount: int, decline: bool) -> tuple[int, dict[str, Any]]:
         """Inside the window a key gets the answer it got before; after that it is as good as new."""
         with self.lock:
+            self.working.discard(key)
             now = time.time()
             row = self.file.execute("SELECT * FROM charges WHERE key = ? AND made_at > ?", (key, now - self.window)).fetchone()
             if row is None:
@@ -72,9 +83,13 @@ class Provider(BaseHTTPRequestHandler):
         if self.path != "/charges" or not (key := self.headers.get("Idempotency-Key")):
             return self.send(400, {"error": "POST /charges, with an Idempotency-Key"})
         self.books.rows("INSERT INTO requests VALUES (?)", time.time())
-        time.sleep(self.faults.get("before", 0))
         if self.happens("refuse"):
             return self.send(503, {"error": "try later"})
+        if self.happens("busy"):
+            return self.send(429, {"error": "too many requests"})
+        if not self.books.begin(key):
+            return self.send(409, {"error": "a request with this key is being worked on"})
+        time.sleep(self.faults.get("before", 0))
         status, result = self.books.charge(key, body["operation"], body["amount"], self.happens("decline"))
         time.sleep(self.faults.get("after", 0))
         if not self.happens("drop"):

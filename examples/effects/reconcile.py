@@ -1,6 +1,7 @@
 """Asks the provider about every effect whose fate is open, and reports what it says. Run it every few minutes."""
 import argparse
 import json
+import sys
 import urllib.parse
 import urllib.request
 from contextlib import closing
@@ -14,8 +15,8 @@ REPORT = {"succeeded": "confirmed", "declined": "rejected"}
 
 def open_effects(database: Any) -> list[Any]:
     with database, database.cursor(cursor_factory=NamedTupleCursor) as cursor:
-        cursor.execute("""SELECT account, action, key, state, downstream_key FROM idem_effects
-                           WHERE state IN ('call', 'unknown') AND name = 'charge' ORDER BY first_sent_at LIMIT 1000""")
+        cursor.execute("""SELECT account, action, key, downstream_key FROM idem_effects
+                           WHERE report IS NULL AND name = 'charge' ORDER BY first_sent_at LIMIT 1000""")
         return cursor.fetchall()
 
 
@@ -33,17 +34,26 @@ def report(database: Any, key: str, state: str, response: dict[str, Any] | None)
         return cursor.fetchone()[0]
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--database", default="", help="connection string; default: PGHOST and so on")
     parser.add_argument("--provider", default="http://127.0.0.1:8080", help="URL")
     options = parser.parse_args()
     with closing(psycopg2.connect(options.database)) as database:
+        failed = 0
         for effect in open_effects(database):
-            state, response = look_up(options.provider, effect.downstream_key)
-            known = report(database, effect.downstream_key, state, response)
-            print(f"{effect.account} {effect.action} {effect.key}:", state if known else "not in its books yet", flush=True)
+            name = f"{effect.account} {effect.action} {effect.key}"
+            try:
+                state, response = look_up(options.provider, effect.downstream_key)
+                known = report(database, effect.downstream_key, state, response)
+                print(f"{name}: {state if known else 'not in its books yet'}", flush=True)
+            except (OSError, ValueError, LookupError, psycopg2.Error) as error:     # no answer, or not one that can be reported: next time
+                if database.closed:
+                    raise
+                failed = 1
+                print(f"{name}: {error!r}", file=sys.stderr, flush=True)
+    return failed       # 1: look at what it said
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

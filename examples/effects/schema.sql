@@ -1,2 +1,2 @@
 -- The books of the example's shop.
-CREATE TABLE payments (account text NOT NULL, key text NOT NULL, charge text NOT NULL);
+CREATE TABLE card_payments (account text NOT NULL, key text NOT NULL, charge text NOT NULL);

@@ -1,6 +1,7 @@
 """Where the provider calls back: reports what it says about an effect, whoever made it and whatever became of that."""
 import argparse
 import json
+import uuid
 from contextlib import closing
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
@@ -16,14 +17,22 @@ class Webhook(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """A real one checks the provider's signature first."""
-        event = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        key = event.pop("key")
         try:
-            self.send_response(200 if report(self.database, key, REPORT[event["status"]], event) else 404)
+            event = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            key = str(uuid.UUID(event.pop("key")))
+            said = REPORT[event["status"]]
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            self.log_error("not an event: %r", error)
+            return self.answer(400)
+        try:
+            self.answer(200 if report(self.database, key, said, event) else 404)
         except psycopg2.Error as error:
             # IDM04 contradicts what was reported before: somebody has to look at it. All else: the provider tries again.
             self.log_error("%s: %s", key, error)
-            self.send_response(409 if error.pgcode == "IDM04" else 503)
+            self.answer(409 if error.pgcode == "IDM04" else 503)
+
+    def answer(self, status: int) -> None:
+        self.send_response(status)
         self.end_headers()
 
     def log_request(self, *_: Any) -> None:

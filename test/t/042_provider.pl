@@ -21,7 +21,11 @@ my $operations = $ENV{PG_IDEM_LARGE} ? 3000 : 300;
 my $node = new_node('effects', worker => 0);
 my $s = session($node);
 $s->ok(slurp_file("$crew->{programs}/schema.sql"));
-my @database = ('--database', $node->connstr('postgres'));
+$s->ok($crew->grants);
+
+# Each program as the role that the README gives it.
+sub database { return ('--database', $node->connstr('postgres') . " user=$_[0]"); }
+
 my $http = HTTP::Tiny->new(proxy => undef, http_proxy => undef, timeout => 30);
 my ($port, $hook) = map { PostgreSQL::Test::Cluster::get_free_port() } 1 .. 2;
 my $url = "http://127.0.0.1:$port";
@@ -43,10 +47,10 @@ my ($window, @client) = (600, '--pause', '0.02', '--provider', $url);
 sub pay
 {
 	my ($key, $options, %env) = @_;
-	return join ' ', $crew->run([ 'pay.py', @database, @client, '--window', $window, @{ $options // [] }, 'shop', 25, ref $key ? @$key : $key ], %env);
+	return join ' ', $crew->run([ 'pay.py', database('shop'), @client, '--window', $window, @{ $options // [] }, 'shop', 25, ref $key ? @$key : $key ], %env);
 }
 
-sub reconcile { my ($status, $out) = $crew->run([ 'reconcile.py', @database, '--provider', $url ]); return $out; }
+sub reconcile { my ($status, $out) = $crew->run([ 'reconcile.py', database('reconcile'), '--provider', $url ]); return $out; }
 sub effect { return $s->ok("SELECT state || ' ' || generation FROM idem_effects WHERE key = '$_[0]' ORDER BY generation DESC LIMIT 1"); }
 
 # Nobody waits for a dead client's lease here.
@@ -82,7 +86,7 @@ is(books()->{charges}{'shop/dropped'}, 1, 'G11: three calls, one charge');
 is(effect('dropped'), 'call 1', 'it may be called again');
 my $token = $s->ok(q{SELECT token FROM idem_claim('shop', 'pay', 'dropped', request => '{"operation": "shop/dropped", "amount": 25}', lease => '1 min')});
 is($s->try("SELECT idem_fail('shop', 'pay', 'dropped', token => '$token')"), 'IDM11', 'G11: a time-out is no failure: it cannot be recorded as one');
-is($s->try("BEGIN; INSERT INTO payments VALUES ('shop', 'dropped', 'none'); SELECT idem_complete('shop', 'pay', 'dropped', token => '$token'); COMMIT"), 'IDM11', 'G11: nor as a success');
+is($s->try("BEGIN; INSERT INTO card_payments VALUES ('shop', 'dropped', 'none'); SELECT idem_complete('shop', 'pay', 'dropped', token => '$token'); COMMIT"), 'IDM11', 'G11: nor as a success');
 $s->try('ROLLBACK');
 $s->ok("SELECT idem_release('shop', 'pay', 'dropped', token => '$token')");
 faults();
@@ -97,10 +101,29 @@ faults();
 is(pay('refused'), '0 refused: failed', 'replayed');
 is(books()->{charges}{'shop/refused'}, undef, 'not charged');
 
+faults(busy => 1);
+is(pay('busy'), '0 busy: not known yet', '429 is no answer');
+is(effect('busy'), 'call 1', 'G11: nothing is reported');
+faults();
+is(pay('busy'), '0 busy: completed', 'later it has time');
+
 # ---- two owners
 
+faults(before => 5);
+my $calls = books()->{requests};
+$crew->hire(first => [ 'pay.py', database('shop'), @client, '--window', $window, 'shop', 25, 'at-it' ]);
+usleep(20_000) until books()->{requests} > $calls;
+faults();
+lease_ends('at-it');
+is(pay('at-it'), '0 at-it: not known yet', '409, the provider is at it: no answer');
+is(effect('at-it'), 'call 1', 'G11: nothing is reported');
+is($crew->wait_for('first'), 0, 'the first owner gets its answer');
+is(pay('at-it'), '0 at-it: completed', 'which the next one finds reported');
+is(books()->{charges}{'shop/at-it'}, 1, 'G11: charged once');
+
+
 faults(after => 3);
-$crew->hire(slow => [ 'pay.py', @database, @client, '--window', $window, 'shop', 25, 'taken-over' ]);
+$crew->hire(slow => [ 'pay.py', database('shop'), @client, '--window', $window, 'shop', 25, 'taken-over' ]);
 wait_until($s, q{SELECT count(*) FROM idem_effects WHERE key = 'taken-over'}, '1', 'the first owner to call');
 usleep(20_000) until books()->{charges}{'shop/taken-over'};
 lease_ends('taken-over');
@@ -109,7 +132,7 @@ is(pay('taken-over'), '0 taken-over: completed', 'another takes over, and calls 
 is($crew->wait_for('slow'), 0, 'the first owner gets its answer too late');
 like(slurp_file("$PostgreSQL::Test::Utils::log_path/slow.log"), qr/^taken-over: in progress$/m, 'G6: and settles nothing');
 is(books()->{charges}{'shop/taken-over'}, 1, 'G11: charged once');
-is($s->ok(q{SELECT count(*) FROM payments WHERE key = 'taken-over'}), '1', 'G2: one payment in our books');
+is($s->ok(q{SELECT count(*) FROM card_payments WHERE key = 'taken-over'}), '1', 'G2: one payment in our books');
 $crew->dismiss;
 
 # ---- the window over
@@ -145,7 +168,7 @@ $window = 4;
 provider(4, '--webhook', "http://127.0.0.1:$hook/");
 is(pay('hooked', [], CHAOS => 'ask after'), 'signal 9 ', 'a client dies after the call');
 is(effect('hooked'), 'call 1', 'nobody knows');
-$crew->hire(webhook => [ 'webhook.py', '--port', $hook, @database ]);
+$crew->hire(webhook => [ 'webhook.py', '--port', $hook, database('webhook') ]);
 wait_until($s, q{SELECT state FROM idem_effects WHERE key = 'hooked'}, 'confirmed', 'the webhook');
 lease_ends('hooked');
 my $requests = books()->{requests};
@@ -154,6 +177,16 @@ is(books()->{requests}, $requests, 'without another call');
 my $key = $s->ok(q{SELECT downstream_key FROM idem_effects WHERE key = 'hooked'});
 is($http->post("http://127.0.0.1:$hook/", { content => qq({"key": "$key", "charge": "ch_1", "status": "declined"}) })->{status}, 409, 'IDM04: what contradicts is refused');
 is($http->post("http://127.0.0.1:$hook/", { content => qq({"key": "$key", "charge": "ch_1", "status": "succeeded"}) })->{status}, 200, 'what repeats is not');
+my $unknown = '00000000-0000-4000-8000-000000000000';
+my %event = (
+	qq({"key": "$unknown", "status": "declined"}) => 404,
+	q({"key": "17", "status": "declined"}) => 400,
+	q({"key": 17, "status": "declined"}) => 400,
+	q({"status": "declined"}) => 400,
+	qq({"key": "$unknown", "status": "lost"}) => 400,
+	q(["declined"]) => 400,
+	q(declined) => 400);
+is($http->post("http://127.0.0.1:$hook/", { content => $_ })->{status}, $event{$_}, "webhook: $_") foreach sort keys %event;
 
 # ---- at random: clients and provider are killed, answers lost; webhook and reconciliation go on
 
@@ -185,7 +218,7 @@ while (1)
 	foreach my $name (grep { $crew->gone($_) } map { "client $_" } 1 .. 3)
 	{
 		my @share = @open[ 0 .. ($#open < 30 ? $#open : 30) ];
-		$crew->hire($name => [ 'pay.py', @database, @client, '--window', 3, '--lease', 2, '--timeout', 1, 'shop', 25, @share ], CHAOS => 0.4, CHAOS_POINTS => join ',', @everywhere);
+		$crew->hire($name => [ 'pay.py', database('shop'), @client, '--window', 3, '--lease', 2, '--timeout', 1, 'shop', 25, @share ], CHAOS => 0.4, CHAOS_POINTS => join ',', @everywhere);
 		@open = (@open[ @share .. $#open ], @share);
 	}
 	if (time >= $reconcile_at)
@@ -200,7 +233,7 @@ my @keys = map { "r$_" } 0 .. $made - 1;
 my $charges = books()->{charges};
 my %settled = map { split /\|/ } split /\n/, $s->ok(q{SELECT key, settled_as FROM idempotent_operations WHERE account = 'shop' AND key LIKE 'r%'});
 is_deeply([ grep { ($charges->{"shop/$_"} // 0) != ($settled{$_} eq 'completed' ? 1 : 0) } @keys ], [], 'G11: charged once where completed, not at all where failed');
-is($s->ok(q{SELECT count(*) FROM (SELECT FROM payments GROUP BY key HAVING count(*) > 1) x}), '0', 'G2: our books agree');
+is($s->ok(q{SELECT count(*) FROM (SELECT FROM card_payments GROUP BY key HAVING count(*) > 1) x}), '0', 'G2: our books agree');
 my $deaths = $crew->deaths;
 note "$made operations; " . join ', ', map { "$_ x $deaths->{$_}" } sort keys %$deaths;
 is(join(', ', $missing->()), '', 'somebody died everywhere');

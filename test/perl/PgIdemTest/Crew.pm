@@ -33,6 +33,13 @@ sub new
 	}, $class;
 }
 
+# The roles and grants that their README asks for, as SQL.
+sub grants
+{
+	my ($self) = @_;
+	return join '', slurp_file("$self->{programs}/README.md") =~ /^```\n((?:CREATE ROLE|GRANT) .*?)^```$/msg;
+}
+
 sub command
 {
 	my ($self, $program, @arguments) = @_;
