@@ -28,7 +28,7 @@ def call(database: Any, sql: str, *arguments: Any) -> list[Any]:
 
 def take(database: Any, options: argparse.Namespace) -> list[Any]:
     # the payload as text: no number in it changes on its way
-    return call(database, """SELECT receipt, id, aggregatetype, aggregateid, type, payload::text AS payload, headers, created_at
+    return call(database, """SELECT receipt, id, aggregatetype, aggregateid, type, payload::text AS payload, headers, created_at, deliveries
                                FROM idem_outbox_take(batch => %s, lease => make_interval(secs => %s), aggregatetypes => %s::text[])""",
                 options.batch, options.lease, options.types)
 
@@ -41,6 +41,11 @@ def nack(database: Any, receipts: list[str], error: str | None = None, retry_aft
     """With an error it is a failed attempt, and many of them park the message; without, it is only given back."""
     call(database, "SELECT * FROM idem_outbox_nack(%s::uuid[], retry_after => make_interval(secs => %s), error => %s)",
          receipts, retry_after, error)
+
+
+def retry_after(deliveries: int, options: argparse.Namespace) -> float:
+    """Doubled each time. (One that was handed out behind another's failure has been delivered more often: it waits longer than it must.)"""
+    return min(options.retry_after * 2 ** min(deliveries - 1, 30), options.max_retry_after)
 
 
 def deliver(database: Any, broker: Publisher, messages: list[Any], one_by_one: bool, options: argparse.Namespace) -> None:
@@ -59,7 +64,9 @@ def deliver(database: Any, broker: Publisher, messages: list[Any], one_by_one: b
             if error is None:
                 confirmed.append(queue.popleft().receipt)
             else:
-                nack(database, [queue.popleft().receipt], error, options.retry_after)
+                m = queue.popleft()
+                print(f"relay: {m.id}: {error}", file=sys.stderr, flush=True)
+                nack(database, [m.receipt], error, retry_after(m.deliveries, options))
             if error is not None or not queue:
                 back += [m.receipt for m in aggregates.pop(aggregate)]
     back += [m.receipt for queue in aggregates.values() for m in queue]
@@ -94,7 +101,8 @@ def main() -> None:
     parser.add_argument("--types", nargs="+", help="only these aggregatetypes")
     parser.add_argument("--batch", type=int, default=100)
     parser.add_argument("--lease", type=float, default=30, help="seconds; longer than a batch takes")
-    parser.add_argument("--retry-after", type=float, default=5, help="seconds until a refused message is tried again")
+    parser.add_argument("--retry-after", type=float, default=5, help="seconds until a refused message is tried again; doubled each time")
+    parser.add_argument("--max-retry-after", type=float, default=60, help="seconds; that many at most")
     parser.add_argument("--pause", type=float, default=1, help="seconds at most between two looks at an empty outbox")
     options = parser.parse_args()
 
