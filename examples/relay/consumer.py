@@ -1,7 +1,7 @@
 """Takes messages from a RabbitMQ queue, and makes each take effect once, in the order of the queue.
 
 A message is acknowledged to the broker only after its effect is committed. Where a consumer dies does not matter: the message is
-delivered again, and idem_once_batch knows it.
+delivered again, and idem_once_batch knows it. One that cannot be dealt with is dead-lettered; where the database is at fault, all wait.
 """
 import argparse
 import hashlib
@@ -9,14 +9,25 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 from typing import Any, NamedTuple
 
 import pika
 import psycopg2
 from pika.exceptions import AMQPError
 
+# What belongs to the message: SQLSTATE classes (cardinality, data, constraints, WITH CHECK OPTION, program limits, RAISE in PL/pgSQL),
+# and what Python says of data that is not as it should be. Whatever else happens is not the message's fault.
+POISON_CLASSES = "21", "22", "23", "44", "54", "P0"
+POISON = ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError
+READ_ONLY = "25006"
+MISMATCH = "this id came with another body before"
+
 stopping = False
+
+
+class Stopped(Exception):
+    """SIGTERM: what is not settled goes back to the queue."""
 
 
 class Message(NamedTuple):
@@ -50,35 +61,64 @@ def consume(database: Any, name: str, batch: list[Message]) -> list[Message]:
     return mismatches
 
 
-def consume_alone(database: Any, channel: Any, message: Message, options: argparse.Namespace) -> list[Message]:
-    """Tried again where it is, so that those behind do not overtake it; given up after so many tries."""
-    for _ in range(options.tries):
+def of_message(error: Exception) -> bool:
+    if isinstance(error, psycopg2.Error):
+        return (error.pgcode or "")[:2] in POISON_CLASSES
+    return isinstance(error, POISON)
+
+
+def attempt(database: Any, channel: Any, batch: list[Message], options: argparse.Namespace) -> list[Message]:
+    """As consume. Where no message is at fault (no privilege, disk full, lock timeout, serialization, ...), again and again, in place."""
+    while not stopping:
         try:
-            return consume(database, options.name, [message])
-        except Exception as error:      # whatever it is: poison must not stop the queue
+            return consume(database, options.name, batch)
+        except Exception as error:
+            if of_message(error):
+                raise
+            if isinstance(error, psycopg2.Error) and error.pgcode == READ_ONLY:
+                database.close()            # it was a primary: main looks for the new one
             if database.closed:
                 raise
-            print(f"{options.name}: {message.properties.message_id}: {error!r}", file=sys.stderr, flush=True)
-            channel.connection.sleep(options.pause)
-    return [message]
+            log(options, f"{len(batch)} wait: {error!r}")
+            rest(options.pause, channel.connection.sleep)
+    raise Stopped
 
 
 def work(database: Any, channel: Any, batch: list[Message], options: argparse.Namespace) -> None:
     try:
-        dead = consume(database, options.name, batch)
-    except Exception:
-        if database.closed:
+        dead = attempt(database, channel, batch, options)
+    except Exception as error:
+        if not of_message(error):
             raise
-        # One of them did it. All is rolled back: each by itself.
-        dead = [d for m in batch for d in consume_alone(database, channel, m, options)]
-    settle(channel, batch, dead)
+        for m in batch:         # one of them did it, and all is rolled back: each by itself
+            work_alone(database, channel, m, options)
+    else:
+        settle(channel, batch, dead, MISMATCH, options)
+
+
+def work_alone(database: Any, channel: Any, message: Message, options: argparse.Namespace) -> None:
+    """Tried again where it is, so that those behind do not overtake it; given up after so many tries."""
+    dead, why = [message], MISMATCH
+    for n in range(options.tries):
+        if n > 0:
+            rest(options.pause, channel.connection.sleep)
+        try:
+            dead = attempt(database, channel, [message], options)
+            break
+        except Exception as error:
+            if not of_message(error):
+                raise
+            why = repr(error)
+            log(options, f"{message.properties.message_id}: {why}")
+    settle(channel, [message], dead, why, options)
 
 
 # ---- the broker
 
-def settle(channel: Any, batch: list[Message], dead: list[Message]) -> None:
+def settle(channel: Any, batch: list[Message], dead: list[Message], why: str, options: argparse.Namespace) -> None:
     for m in batch:
         if m in dead:
+            log(options, f"{m.properties.message_id}: dead-lettered: {why}")
             channel.basic_reject(m.tag, requeue=False)      # to the dead-letter queue
         else:
             channel.basic_ack(m.tag)
@@ -108,6 +148,28 @@ def batches(channel: Any, options: argparse.Namespace) -> Iterator[list[Message]
             batch = []
 
 
+@contextmanager
+def connected(url: str) -> Iterator[Any]:
+    broker = pika.BlockingConnection(pika.URLParameters(url))
+    try:
+        yield broker
+    finally:
+        with suppress(AMQPError):       # already lost: that error is the one to be told
+            broker.close()
+
+
+# ---- the program
+
+def log(options: argparse.Namespace, text: str) -> None:
+    print(f"{options.name}: {text}", file=sys.stderr, flush=True)
+
+
+def rest(seconds: float, sleep: Any = time.sleep) -> None:
+    end = time.monotonic() + seconds
+    while not stopping and (left := end - time.monotonic()) > 0:
+        sleep(min(left, 0.2))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("name", help="of the consumer and of its queue")
@@ -128,15 +190,18 @@ def main() -> None:
     signal.signal(signal.SIGINT, stop)
     while not stopping:
         try:
-            with (closing(psycopg2.connect(options.database, application_name=options.name)) as database,
-                  closing(pika.BlockingConnection(pika.URLParameters(options.broker))) as broker):
+            # read-write: nothing is taken from the queue while there is no primary
+            with (closing(psycopg2.connect(options.database, application_name=options.name, target_session_attrs="read-write")) as database,
+                  connected(options.broker) as broker):
                 channel = broker.channel()
                 declare(channel, options)
                 for batch in batches(channel, options):
                     work(database, channel, batch, options)
+        except Stopped:
+            pass
         except (psycopg2.Error, AMQPError) as error:
-            print(f"{options.name}: {error!r}; trying again", file=sys.stderr, flush=True)
-            time.sleep(options.pause)
+            log(options, f"{error!r}; trying again")
+            rest(options.pause)
 
 
 if __name__ == "__main__":

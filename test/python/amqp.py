@@ -1,5 +1,5 @@
 """What the tests ask of a broker: amqp.py URL publish QUEUE MESSAGE-ID BODY, get QUEUE (message id and body of each), delete QUEUE,
-consumers QUEUE (how many it has)."""
+consumers QUEUE, count QUEUE (how many consumers, messages it has)."""
 import sys
 
 import pika
@@ -12,6 +12,8 @@ if what == "publish":
     channel.basic_publish("", queue, rest[1].encode(), pika.BasicProperties(message_id=rest[0] or None, delivery_mode=2, headers={"aggregateid": "a", "type": "t"}))
 elif what == "consumers":
     print(channel.queue_declare(queue, passive=True).method.consumer_count)
+elif what == "count":
+    print(channel.queue_declare(queue, passive=True).method.message_count)
 elif what == "delete":
     channel.queue_delete(queue)
 else:

@@ -24,6 +24,7 @@ my $rounds = 4;
 my $node = new_node('relay', worker => 0, conf => "pg_idem.outbox_max_attempts = 0\npg_idem.outbox_notify = on\nlog_statement = none\n");
 my $s = session($node);
 $s->ok(slurp_file("$crew->{programs}/schema.sql"));
+$s->ok($crew->grants);
 $s->ok(
 	q{
 	CREATE TABLE aggregates (id text PRIMARY KEY, type text, n integer NOT NULL DEFAULT 0);
@@ -56,19 +57,19 @@ sub amqp
 	return $out;
 }
 
-my @database = ('--database', $node->connstr('postgres'));
-my @common = (@database, '--broker', $url, '--pause', '0.2');
+# Each program as the role that the README gives it.
+my ($as_relay, $as_mailer) = map { [ '--database', $node->connstr('postgres') . " user=$_", '--broker', $url, '--pause', '0.2' ] } 'relay', 'mailer';
 my %consumers = (shipping => [ '--types', 'order' ], audit => []);
 my @relay_dies = ('take before', 'take after', 'properties after', 'publish after', 'ack before', 'ack after');
 my @consumer_dies = ('consume before', 'handle before', 'handle after', 'settle before', 'settle after');
 my @everywhere = (@relay_dies, @consumer_dies);
 foreach my $name (sort keys %consumers)
 {
-	$crew->hire("$name $_" => [ 'consumer.py', $name, @common, '--batch', '200', @{ $consumers{$name} } ], CHAOS => 4, CHAOS_POINTS => join ',', @consumer_dies) foreach 1, 2;
+	$crew->hire("$name $_" => [ 'consumer.py', $name, @$as_mailer, '--batch', '200', @{ $consumers{$name} } ], CHAOS => 4, CHAOS_POINTS => join ',', @consumer_dies) foreach 1, 2;
 }
 # Who comes later misses what was published before.
 $crew->tend_until(sub { (amqp('consumers', $_) || 0) > 0 }, "$_ to have a queue") foreach sort keys %consumers;
-$crew->hire("relay $_" => [ 'relay.py', @common, '--lease', '1' ], CHAOS => 4, CHAOS_POINTS => join ',', @relay_dies) foreach 1 .. 2;
+$crew->hire("relay $_" => [ 'relay.py', @$as_relay, '--lease', '1' ], CHAOS => 4, CHAOS_POINTS => join ',', @relay_dies) foreach 1 .. 2;
 
 # ---- producers commit and roll back; broker and database crash
 
@@ -120,12 +121,17 @@ cmp_ok($deaths->{$_} // 0, '>', 0, "somebody died: $_")
   foreach @everywhere;
 is($s->ok('SELECT (SELECT count(*) FROM idem_seen) - (SELECT count(*) FROM received)'), '0', 'G10: what is remembered is what took effect');
 
+my $logged = sub { return join '', map { my $log = "$PostgreSQL::Test::Utils::log_path/$_.log"; -e $log ? slurp_file($log) : '' } @_; };
+my $said = $logged->(map { ("$_ 1", "$_ 2") } sort keys %consumers);
+like($said, qr/(?:StreamLost|ConnectionClosed|AMQPConnection|ConnectionReset)\w*\(.*trying again/, 'the broker was lost: consumers say why');
+unlike($said, qr/WrongState|Traceback/, 'and not what came of it');
+
 # ---- consumers: another body under a known id, and a message that cannot be dealt with
 
 my @id = map { sprintf 'aaaaaaaa-0000-4000-8000-%012d', $_ } 0 .. 9;
 amqp('publish', 'shipping', @$_) foreach [ $id[1], '{"n": 1}' ], [ $id[1], '{"n": 2}' ], [ $id[2], '{"poison": true}' ], [ $id[3], '{"n": 3}' ], [ '', '{}' ], [ $id[1], '{"n": 1}' ];
 $s->ok(q{TRUNCATE received; ALTER TABLE received ADD CHECK (payload ->> 'poison' IS NULL)});
-$crew->hire(shipping => [ 'consumer.py', 'shipping', @common, '--tries', '2', '--types', 'order' ]);
+$crew->hire(shipping => [ 'consumer.py', 'shipping', @$as_mailer, '--tries', '2', '--types', 'order' ]);
 my $seen = q{SELECT string_agg(payload ->> 'n', ' ' ORDER BY position) FROM received};
 $crew->tend_until(sub { $s->ok($seen) eq '1 3' }, 'what comes after the poison');
 my @dead;
@@ -133,6 +139,61 @@ $crew->tend_until(sub { push @dead, split /\n/, amqp('get', 'shipping.dead'); @d
 is_deeply(\@dead, [ "$id[1] {\"n\": 2}", "$id[2] {\"poison\": true}", 'None {}' ], 'G10: a mismatch, poison, and a message without id are dead-lettered');
 is_deeply($crew->dismiss, { shipping => 0 }, 'the consumer ends well');
 is($s->ok($seen), '1 3', 'G10: and nothing else took effect');
+like($logged->('shipping'), qr/$id[1]: dead-lettered: .*another body.*$id[2]: dead-lettered: CheckViolation/s, 'it says so');
+
+# ---- consumers: what is not the fault of a message
+
+$s->ok(q{SET default_transaction_read_only = off; TRUNCATE received; REVOKE INSERT ON received FROM mailer});
+my @consumer = ('consumer.py', 'shipping', @$as_mailer, '--tries', '2', '--types', 'order');
+my $before = $logged->('shipping');
+my $new_log = sub { return substr $logged->('shipping'), length $before; };
+$crew->hire(shipping => \@consumer);
+amqp('publish', 'shipping', $id[$_], qq({"n": $_})) foreach 4, 5;
+$crew->tend_until(sub { (() = $new_log->() =~ /wait: InsufficientPrivilege/g) > 4 }, 'the consumer to try more often than --tries');
+$s->ok('GRANT INSERT ON received TO mailer');
+$crew->tend_until(sub { $s->ok($seen) eq '4 5' }, 'the grant');
+$s->ok('ALTER SYSTEM SET default_transaction_read_only = on; SELECT pg_reload_conf()');
+wait_until(session($node), 'SHOW default_transaction_read_only', 'on');
+amqp('publish', 'shipping', $id[6], '{"n": 6}');
+$crew->tend_until(sub { $new_log->() =~ /ReadOnlySqlTransaction.*trying again.*session is read-only.*session is read-only.*session is read-only/s }, 'the consumer to look for a primary');
+$s->ok('ALTER SYSTEM RESET default_transaction_read_only; SELECT pg_reload_conf()');
+$crew->tend_until(sub { $s->ok($seen) eq '4 5 6' }, 'a primary');
+is(amqp('count', 'shipping.dead'), '0', 'G10: nothing was dead-lettered meanwhile');
+is_deeply($crew->dismiss, { shipping => 0 }, 'the consumer ends well');
+
+# ---- consumers: stopped among messages that fail; dead letters that are put back
+
+$before = $logged->('shipping');
+amqp('publish', 'shipping', $id[$_], qq({"poison": true, "n": $_})) foreach 7, 8, 9;
+$crew->hire(shipping => [ @consumer, '--pause', 600 ]);
+$crew->tend_until(sub { $new_log->() =~ /$id[7]: CheckViolation/ }, 'the first failure');
+is_deeply($crew->dismiss, { shipping => 0 }, 'SIGTERM ends a consumer that pauses');
+$crew->tend_until(sub { amqp('count', 'shipping') eq '3' }, 'the messages to be back in the queue');
+is(amqp('count', 'shipping.dead'), '0', 'G10: not in that of the dead letters');
+$crew->hire(shipping => \@consumer);
+$crew->tend_until(sub { amqp('count', 'shipping.dead') eq '3' }, 'them to be dead letters');
+$s->ok('ALTER TABLE received DROP CONSTRAINT received_payload_check');
+my @putback = ('putback.py', 'shipping', '--broker', $url);
+is(join(' ', $crew->run([ @putback, '--id', $id[8] ])), "0 $id[8]", 'one is put back');
+$crew->tend_until(sub { $s->ok($seen) eq '4 5 6 8' }, 'it to take effect');
+is(join(' ', $crew->run(\@putback)), "0 $id[7]\n$id[9]", 'all others are');
+$crew->tend_until(sub { $s->ok($seen) eq '4 5 6 8 7 9' }, 'them to take effect');
+is(amqp('count', 'shipping.dead'), '0', 'no dead letter is left');
+is_deeply($crew->dismiss, { shipping => 0 }, 'the consumer ends well');
+
+# ---- relays: the pauses grow
+
+is(qx($crew->{python} -B -c 'import sys; sys.path.insert(0, "$crew->{programs}"); import relay; from argparse import Namespace
+print(*[int(relay.retry_after(n, Namespace(retry_after=5, max_retry_after=60))) for n in range(1, 10)])'), "5 10 20 40 60 60 60 60 60\n", 'pauses of a message, as the README has them');
+my $due = q{SELECT failures || ' ' || round(EXTRACT(epoch FROM due_at - clock_timestamp()) / 30) FROM idem_outbox};
+$s->ok(q{SELECT idem_publish('unbound', 'u', 'step', '{}')});
+amqp('delete', 'audit');    # it would take everything
+$crew->hire(relay => [ 'relay.py', @$as_relay, '--retry-after', '120', '--max-retry-after', '100000' ]);
+$crew->tend_until(sub { $s->ok($due) eq '1 4' }, 'a pause after the first failure');
+$s->ok('UPDATE idem_outbox SET due_at = NULL');
+$crew->tend_until(sub { $s->ok($due) eq '2 8' }, 'one twice as long after the second');
+is_deeply($crew->dismiss, { relay => 0 }, 'the relay ends well');
+$s->ok('DELETE FROM idem_outbox');
 
 # ---- relays: a message that the broker refuses
 
@@ -140,9 +201,8 @@ $s->ok(q{TRUNCATE received; SET pg_idem.outbox_notify = off; ALTER SYSTEM SET pg
 wait_until($s, 'SHOW pg_idem.outbox_max_attempts', '2');
 my $publish = sub { my ($type, $id, $n, $size) = @_; return "SELECT idem_publish('$type', '$id', 'step', jsonb_build_object('n', $n, 'x', repeat('x', $size)))"; };
 my $parked = 'SELECT count(*) FROM idem_outbox WHERE parked_at IS NOT NULL';
-amqp('delete', 'audit');    # it would take everything
-$crew->hire(shipping => [ 'consumer.py', 'shipping', @common, '--types', 'order' ]);
-$crew->hire(relay => [ 'relay.py', @common, '--retry-after', '0' ]);
+$crew->hire(shipping => [ 'consumer.py', 'shipping', @$as_mailer, '--types', 'order' ]);
+$crew->hire(relay => [ 'relay.py', @$as_relay, '--retry-after', '0' ]);
 # In one transaction, so that one batch has both.
 $s->ok(q{BEGIN; SELECT idem_publish('order', 'headed', 'step', '{"n": 1}', jsonb_build_object(repeat('h', 300), 'x')); } . $publish->('order', 'headed', 2, 0) . '; COMMIT');
 $crew->tend_until(sub { $s->ok($parked) eq '1' }, 'the first one to be parked');
@@ -152,7 +212,7 @@ like($s->ok(q{SELECT string_agg(format('%s %s %s', idem_outbox.aggregateid, payl
 	qr/\Aheaded 1 name of a header too long.*\ni1 3 312 NO_ROUTE\nbig 5 .*PRECONDITION_FAILED.*\z/, 'G10: what cannot be sent, what no queue wants, and what is too large, is parked with the reason');
 $crew->tend_until(sub { $s->ok($seen) eq '7' }, 'what is not refused');
 is($s->ok(q{SELECT string_agg(payload ->> 'n', ' ' ORDER BY position) FROM idem_outbox}), '1 2 3 4 5 6', 'G10: nothing overtakes a parked message of its aggregate');
-$crew->hire(lost => [ 'consumer.py', 'lost', @common, '--types', 'lost' ]);
+$crew->hire(lost => [ 'consumer.py', 'lost', @$as_mailer, '--types', 'lost' ]);
 $crew->tend_until(sub { $s->ok(q{SELECT * FROM idem_outbox_retry(ARRAY(SELECT id FROM idem_outbox WHERE aggregateid = 'i1'))}); $s->ok($seen) eq '7 3 4' }, 'the messages, once somebody wants them');
 is_deeply($crew->dismiss, { shipping => 0, lost => 0, relay => 0 }, 'they end well');
 
