@@ -176,6 +176,10 @@ sub runner
 	die "no way to run $file";
 }
 
+# They run as an application with the grants of the README, whose role was created with its examples; the script as a scheduler.
+my $app_grants = join "\n", $text{'README.md'} =~ /^(GRANT EXECUTE ON FUNCTION .* TO app;)/mg;
+$admin->ok('CREATE ROLE docs_app LOGIN IN ROLE app; CREATE ROLE docs_scheduler LOGIN');
+
 my %shown;
 foreach my $document (@documents)
 {
@@ -199,8 +203,9 @@ foreach my $file (@programs)
 		$admin->ok("CREATE DATABASE $db");
 		my $s = session($node, dbname => $db);
 		$s->ok('CREATE EXTENSION pg_idem; CREATE TABLE payments (id bigint GENERATED ALWAYS AS IDENTITY, account text, amount numeric)');
+		$s->ok("GRANT SELECT, INSERT ON payments TO app; $app_grants; GRANT EXECUTE ON FUNCTION idem_maintain TO docs_scheduler");
 		$s->quit;
-		local @ENV{qw(PGHOST PGPORT PGDATABASE)} = ($node->host, $node->port, $db);
+		local @ENV{qw(PGHOST PGPORT PGDATABASE PGUSER)} = ($node->host, $node->port, $db, $file =~ /\.sh$/ ? 'docs_scheduler' : 'docs_app');
 		my $output = qx($command 2>&1);
 		is($output =~ s/\s*\n\s*/; /gr =~ s/; \z//r, $expected, "$file runs");
 	}
@@ -210,9 +215,9 @@ foreach my $file (@programs)
 {
 	$admin->ok('CREATE DATABASE maintained; CREATE ROLE docs_nobody LOGIN');
 	my $s = session($node, dbname => 'maintained');
-	$s->ok(q{CREATE EXTENSION pg_idem; SET pg_idem.test_now = '2020-01-01';
+	$s->ok(q{CREATE EXTENSION pg_idem; GRANT EXECUTE ON FUNCTION idem_maintain TO docs_scheduler; SET pg_idem.test_now = '2020-01-01';
 		SELECT count(*) FROM generate_series(1, 2500) i, idem_once('acme', 'pay', i::text)});
-	local @ENV{qw(PGHOST PGPORT PGDATABASE)} = ($node->host, $node->port, 'maintained');
+	local @ENV{qw(PGHOST PGPORT PGDATABASE PGUSER)} = ($node->host, $node->port, 'maintained', 'docs_scheduler');
 	my $script = "sh $top/docs/examples/idem-maintain.sh";
 	is(system("$script >/dev/null 2>&1"), 0, 'idem-maintain.sh: exit status');
 	is($s->ok('SELECT count(*) FROM idem_seen'), '0', 'idem-maintain.sh: all batches');
@@ -301,9 +306,23 @@ foreach my $label (split /\n/, $admin->ok(q(SELECT unnest(enum_range(NULL::idem_
 	ok($reference =~ /^\| `$label` \|/m, "the SQL reference has the label $label");
 }
 
+my ($reasons) = $text{'docs/internals/storage.md'} =~ /^\| `reason` \|(.*)$/m;
+my ($documented) = $section{idempotent_operations} =~ /^\| `reason` \|(.*)$/m;
+is(join(' ', grep { index($documented, "`$_`") < 0 } $reasons =~ /`([a-z]+(?:_[a-z]+)*)`/g), '', 'the SQL reference has every reason');
+
 my %in_readme = map { $_ => 1 } $readme =~ /^\| `(IDM\d\d)` \|/mg;
 my %raised = map { s/[', ]//gr => 1 } slurp_file("$top/src/pg/errors.hpp") =~ /MAKE_SQLSTATE\(([^)]*)\)/g;
 is(join(' ', sort keys %in_readme), join(' ', sort keys %raised), 'the README has the error codes that are raised');
+
+# Whatever SQLSTATE an error of ours has, but for what should never happen.
+my $pg_config = $ENV{PG_CONFIG} || 'pg_config';
+chomp(my $share = qx($pg_config --sharedir));
+my %sqlstate = reverse slurp_file("$share/errcodes.txt") =~ /^(\w{5}) +[EWS] +(ERRCODE_\w+)/mg;
+my %never = map { $_ => 1 } qw(ERRCODE_INTERNAL_ERROR ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED);
+my @sources = map { slurp_file($_) } glob "$top/src/*/*.{cpp,hpp}";
+my %ereports = map { $_ => 1 } map { /ereport\(ERROR,\s*\(errcode\((ERRCODE_\w+)\)/g } @sources;
+my @missing = grep { $readme !~ /^\| `$_` \|/m } map { $sqlstate{$_} } grep { !$never{$_} } sort keys %ereports;
+is(join(' ', @missing), '', 'the README has every SQLSTATE of our errors');
 
 my @settings = split /\n/, $admin->ok(q(SELECT name FROM pg_settings WHERE name LIKE 'pg\_idem.%' ORDER BY name));
 is(join(' ', sort $readme =~ /^\| `(pg_idem\.\w+)` \|/mg), join(' ', @settings), 'the README has the settings that there are');
@@ -312,6 +331,35 @@ my @mentioned = map { my $d = $_; map { [ $d, $_ ] } $text{$d} =~ /\bidem_\w+(?=
 my %known = map { $_ => 1 } $signatures =~ /^(idem_\w+)/mg;
 my %unknown = map { ("$_->[1] in $_->[0]" => 1) } grep { !$known{ $_->[1] } } @mentioned;
 is(join(', ', sort keys %unknown), '', 'no document calls a function that is not there');
+
+# ---- who may do what
+
+my $roles = $text{'docs/patterns.md'} =~ /^## Roles and privileges\n(.*?)^## /ms ? $1 : '';
+# but those of the trigger, and of the views of pg_monitor
+my @nobody = grep { $roles !~ /`$_`/ && !/^idem_policies_/ && !/^idem_(?:stats|gauges|worker_status)_rows?$/ } sort keys %known;
+is(join(' ', @nobody), '', 'the patterns say who needs each function');
+
+# What a HINT of an error tells to call, whoever gets it must be able to: the application, or who is called to help.
+my %hinted = map { $_ => 1 } grep { $known{$_} } map { /\bidem_\w+/g } map { /errhint\(((?:\s*"(?:[^"\\]|\\.)*")+)/g } @sources;
+my $operators = join "\n", $text{'docs/operations.md'} =~ /^(GRANT EXECUTE ON FUNCTION .*TO shop_operator;)/mg;
+my @out_of_reach = grep { "$app_grants\n$operators" !~ /\b$_\b/ } sort keys %hinted;
+is(join(' ', @out_of_reach), '', 'the grants have what HINTs tell to call');
+like($_, qr/\bidem_open_effects\b/, 'IDM11: idem_open_effects is granted') foreach $app_grants, $operators;
+
+# ---- contents and lists are complete
+
+foreach my $document (@documents)
+{
+	my ($contents) = $text{$document} =~ /\A#[^\n]*\n(?:(?!^##).*\n)*?((?:\* \[[^\]]+\]\(#[^)]+\)\n){3,})/m or next;
+	my @listed = $contents =~ /\(#([^)]+)\)/g;
+	my $prose = $text{$document} =~ s/^```.*?^```$//msgr;
+	is("@listed", join(' ', map { slug($_) } $prose =~ /^## +(.*)$/mg), "$document: its table of contents");
+}
+my @tables = split /\n/, $admin->ok(q{
+	SELECT c.relname FROM pg_class c JOIN pg_depend d ON d.objid = c.oid AND d.classid = 'pg_class'::regclass AND d.deptype = 'e'
+	  JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'pg_idem' WHERE c.relkind = 'r' AND c.relname <> 'idem_policies' ORDER BY 1});
+my ($grows) = $text{'docs/runbook.md'} =~ /^## Table grows\n(.*?)^## /ms;
+is(join(' ', grep { $grows !~ /'$_'::regclass/ } @tables), '', 'the runbook looks at every table that grows');
 
 $admin->quit;
 $node->stop;
