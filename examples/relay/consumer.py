@@ -2,14 +2,17 @@
 
 A message is acknowledged to the broker only after its effect is committed. Where a consumer dies does not matter: the message is
 delivered again, and idem_once_batch knows it. One that cannot be dealt with is dead-lettered; where the database is at fault, all wait.
+
+The connection to the broker is never closed, only dropped. Closing it would cancel the consumer first: the next one would be given
+what comes later, and only then what has gone back.
 """
 import argparse
 import hashlib
+import os
 import signal
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
 from typing import Any, NamedTuple
 
 import pika
@@ -67,24 +70,40 @@ def of_message(error: Exception) -> bool:
     return isinstance(error, POISON)
 
 
-def attempt(database: Any, channel: Any, batch: list[Message], options: argparse.Namespace) -> list[Message]:
+class Database:
+    """A connection, and another one where it is lost. The messages stay here meanwhile, so that nobody overtakes them."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.current: Any = None
+
+    def connection(self) -> Any:
+        if self.current is None or self.current.closed:
+            # read-write: it waits for a primary
+            self.current = psycopg2.connect(self.options.database, application_name=self.options.name, target_session_attrs="read-write")
+        return self.current
+
+    def drop(self) -> None:
+        if self.current is not None:
+            self.current.close()
+
+
+def attempt(database: Database, channel: Any, batch: list[Message], options: argparse.Namespace) -> list[Message]:
     """As consume. Where no message is at fault (no privilege, disk full, lock timeout, serialization, ...), again and again, in place."""
     while not stopping:
         try:
-            return consume(database, options.name, batch)
+            return consume(database.connection(), options.name, batch)
         except Exception as error:
             if of_message(error):
                 raise
-            if isinstance(error, psycopg2.Error) and error.pgcode == READ_ONLY:
-                database.close()            # it was a primary: main looks for the new one
-            if database.closed:
-                raise
+            if isinstance(error, psycopg2.DatabaseError) and error.pgcode in (None, READ_ONLY):
+                database.drop()             # lost, or a primary no more
             log(options, f"{len(batch)} wait: {error!r}")
             rest(options.pause, channel.connection.sleep)
     raise Stopped
 
 
-def work(database: Any, channel: Any, batch: list[Message], options: argparse.Namespace) -> None:
+def work(database: Database, channel: Any, batch: list[Message], options: argparse.Namespace) -> None:
     try:
         dead = attempt(database, channel, batch, options)
     except Exception as error:
@@ -96,7 +115,7 @@ def work(database: Any, channel: Any, batch: list[Message], options: argparse.Na
         settle(channel, batch, dead, MISMATCH, options)
 
 
-def work_alone(database: Any, channel: Any, message: Message, options: argparse.Namespace) -> None:
+def work_alone(database: Database, channel: Any, message: Message, options: argparse.Namespace) -> None:
     """Tried again where it is, so that those behind do not overtake it; given up after so many tries."""
     dead, why = [message], MISMATCH
     for n in range(options.tries):
@@ -148,16 +167,6 @@ def batches(channel: Any, options: argparse.Namespace) -> Iterator[list[Message]
             batch = []
 
 
-@contextmanager
-def connected(url: str) -> Iterator[Any]:
-    broker = pika.BlockingConnection(pika.URLParameters(url))
-    try:
-        yield broker
-    finally:
-        with suppress(AMQPError):       # already lost: that error is the one to be told
-            broker.close()
-
-
 # ---- the program
 
 def log(options: argparse.Namespace, text: str) -> None:
@@ -188,20 +197,20 @@ def main() -> None:
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
+    database = Database(options)
     while not stopping:
         try:
-            # read-write: nothing is taken from the queue while there is no primary
-            with (closing(psycopg2.connect(options.database, application_name=options.name, target_session_attrs="read-write")) as database,
-                  connected(options.broker) as broker):
-                channel = broker.channel()
-                declare(channel, options)
-                for batch in batches(channel, options):
-                    work(database, channel, batch, options)
+            database.connection()       # nothing is taken from the queue before there is one
+            channel = pika.BlockingConnection(pika.URLParameters(options.broker)).channel()
+            declare(channel, options)
+            for batch in batches(channel, options):
+                work(database, channel, batch, options)
         except Stopped:
             pass
         except (psycopg2.Error, AMQPError) as error:
             log(options, f"{error!r}; trying again")
             rest(options.pause)
+    os._exit(0)     # drops the connection
 
 
 if __name__ == "__main__":
