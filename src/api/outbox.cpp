@@ -21,10 +21,15 @@ namespace {
 constexpr int default_batch = 100;
 constexpr int max_batch = 10'000;
 constexpr core::Duration default_lease = 30 * core::second;
-constexpr core::Duration longest_lease = core::day;
-constexpr core::Duration longest_retry_after = core::day; // nobody could call it back
+constexpr core::Duration longest = core::day; // of a lease and of a pause: nobody could call them back
 constexpr core::Duration default_retry_after = 5 * core::second;
 constexpr int max_error_bytes = 8000; // what is longer is cut
+
+void refuse_too_long(core::Duration given, const char* name) {
+    if (given > longest) {
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("%s must not be longer than a day", name)));
+    }
+}
 
 std::string_view name_arg(FunctionCallInfo fcinfo, int n, const char* name) {
     return pg::identity_part(pg::text_arg(fcinfo, n), name, store::max_message_name_bytes);
@@ -118,9 +123,7 @@ Datum outbox_take(FunctionCallInfo fcinfo) {
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("batch must be between 1 and %d", max_batch)));
     }
     call.lease = pg::duration_arg(fcinfo, 1, "lease", false).value_or(default_lease);
-    if (call.lease > longest_lease) {
-        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("lease must not be longer than a day")));
-    }
+    refuse_too_long(call.lease, "lease");
     if (!PG_ARGISNULL(2)) {
         call.aggregatetypes = types_arg(fcinfo, 2);
         call.filter = text_of(*call.aggregatetypes);
@@ -156,9 +159,7 @@ Datum outbox_nack(FunctionCallInfo fcinfo) {
     const std::span<core::Receipt> receipts = receipts_arg(fcinfo, 0);
     protocol::GiveBackCall call;
     call.retry_after = pg::duration_arg(fcinfo, 1, "retry_after", true).value_or(default_retry_after);
-    if (call.retry_after > longest_retry_after) {
-        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("retry_after must not be longer than a day")));
-    }
+    refuse_too_long(call.retry_after, "retry_after");
     call.error = pg::text_arg(fcinfo, 2);
     if (call.error) {
         const int bytes = pg_mbcliplen(call.error->data(), static_cast<int>(call.error->size()), max_error_bytes);

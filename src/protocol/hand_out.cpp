@@ -226,7 +226,7 @@ bool HandOut::meet(TupleTableSlot* slot) {
     while (a->open && !is_full()) {
         OutboxRow* row = front(*a);
         if (row == nullptr) {
-            close(*a); // all of it was parked: its lock counts no more
+            close(*a); // nothing of it is left: a lock that has written nothing counts no more
             break;
         }
         if (row->position() > position) {

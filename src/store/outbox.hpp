@@ -39,7 +39,6 @@ void insert_message(const Message& message);
 
 // One row, with its current values.
 struct OutboxRow : Row<outbox::Field, outbox::count> {
-
     std::int64_t position() const { return DatumGetInt64(values[outbox::position]); }
     std::int32_t number(outbox::Field field) const { return DatumGetInt32(values[field]); }
     std::string_view text(outbox::Field field) const;
