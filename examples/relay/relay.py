@@ -48,9 +48,8 @@ def retry_after(deliveries: int, options: argparse.Namespace) -> float:
     return min(options.retry_after * 2 ** min(deliveries - 1, 30), options.max_retry_after)
 
 
-def deliver(database: Any, broker: Publisher, messages: list[Any], one_by_one: bool, options: argparse.Namespace) -> None:
+def deliver(database: Any, broker: Publisher, messages: list[Any], end: float, one_by_one: bool, options: argparse.Namespace) -> None:
     """At most one message of an aggregate is on its way: none overtakes one that is refused or lost."""
-    end = time.monotonic() + options.lease
     aggregates: dict[tuple[str, str], deque[Any]] = {}
     for m in messages:
         aggregates.setdefault((m.aggregatetype, m.aggregateid), deque()).append(m)
@@ -81,8 +80,9 @@ def relay(database: Any, broker: Publisher, one_by_one: bool, options: argparse.
     call(database, "LISTEN pg_idem_outbox")     # wakes us where pg_idem.outbox_notify is on
     pause = 0.01
     while broker.alive and not stopping:
+        end = time.monotonic() + options.lease      # the lease begins with the call, not with its answer
         if messages := take(database, options):
-            deliver(database, broker, messages, one_by_one, options)
+            deliver(database, broker, messages, end, one_by_one, options)
             pause, one_by_one = 0.01, False
         else:
             broker.rest(pause, database.fileno())
